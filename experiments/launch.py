@@ -1,0 +1,171 @@
+"""Runs an experiment from its config.
+
+    python -m experiments.launch --config=configs/t6.py:cpu --workdir=DIR \\
+        [--config.model.n_layer=6 ...] [--mesh=data:4,fsdp:2] [--dry_run]
+
+The same WORKDIR again resumes. On many hosts, start the command once per host with
+``--coordinator=HOST:PORT --num_processes=N --process_id=I`` (on TPU ``--distributed`` alone).
+From Python or a notebook: ``experiments.t6.run(configs.t6.get_config("cpu"), workdir)``.
+"""
+
+import importlib
+import logging
+import math
+import re
+import runpy
+import sys
+from collections.abc import Sequence
+
+import jax
+from absl import app, flags
+from absl import logging as absl_logging
+from ml_collections import config_flags
+
+from experiments.workdir import WorkdirError, prepare_workdir
+from neurips25.training import (
+    CheckpointError,
+    Interrupted,
+    NonFiniteError,
+    count_flops,
+    make_mesh,
+    parse_mesh,
+)
+
+_CONFIG = config_flags.DEFINE_config_file("config", help_string="configs/METHOD.py:PRESET")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Run directory; an existing one resumes.")
+_MESH = flags.DEFINE_string(
+    "mesh", "", "Devices per axis, such as data:4,fsdp:2,tensor:1. Empty: all on data."
+)
+_DRY_RUN = flags.DEFINE_bool(
+    "dry_run", False, "Compile the training step without allocating it; print its size."
+)
+_DISTRIBUTED = flags.DEFINE_bool("distributed", False, "Join processes found by jax itself.")
+_COORDINATOR = flags.DEFINE_string("coordinator", None, "host:port of process 0.")
+_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Processes in all.")
+_PROCESS_ID = flags.DEFINE_integer("process_id", None, "Which of them this is.")
+
+_TRACEBACK = flags.DEFINE_bool("traceback", False, "Show where an error arose.")
+
+_USER_ERRORS = (WorkdirError, CheckpointError, NonFiniteError, OSError, ValueError)
+
+
+def _fail(message: str) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _field_error(argv: Sequence[str], error: Exception) -> str:
+    text = str(error.args[0] if error.args else error).strip("'\"").replace("\\n", "; ")
+    text = text.replace("\\'", "'")
+    bad = re.search(r"--config\.([\w.]+)=(.*?): ", text)
+    source = next((a.split("=", 1)[1] for a in argv if a.startswith("--config=")), None)
+    if bad is None or source is None:
+        return text
+    path, _, preset = source.partition(":")
+    field = runpy.run_path(path)["get_config"](*([preset] if preset else []))
+    for name in bad[1].split("."):
+        field = field[name]
+    return (
+        f"--config.{bad[1]} is {type(field).__name__} (default {field!r}), "
+        f"{bad[2]!r} is {type(_literal(bad[2])).__name__}"
+    )
+
+
+def _literal(text: str) -> object:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def parse_flags(argv: Sequence[str]) -> list[str]:
+    """Parses the command line for ``absl.app.run``, with errors that a user can act on.
+
+    Flag files are read in place, and ``--config=FILE`` may stand after its overrides.
+
+    Args:
+      argv: program name and arguments.
+
+    Returns:
+      The positional arguments. Exits with status 2 on any error.
+    """
+    try:
+        args = flags.FLAGS.read_flags_from_files(list(argv[1:]), force_gnu=True)
+        joined: list[str] = []
+        for arg in args:  # "--config FILE" -> "--config=FILE"
+            if joined and joined[-1] == "--config":
+                joined[-1] = f"--config={arg}"
+            else:
+                joined.append(arg)
+        args = sorted(joined, key=lambda a: not a.startswith("--config="))
+        return flags.FLAGS([argv[0], *args])
+    except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
+        _fail(_field_error(args, error))
+        raise AssertionError from error
+
+
+def _join_processes() -> None:
+    if _COORDINATOR.value:
+        jax.distributed.initialize(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
+    elif _DISTRIBUTED.value:
+        jax.distributed.initialize()
+
+
+def _dry_run(experiment: object) -> None:
+    mesh = make_mesh(parse_mesh(_MESH.value))
+    step, state, batch = experiment.abstract_step(_CONFIG.value, mesh)  # type: ignore[attr-defined]
+    parameters = sum(math.prod(p.shape) for p in jax.tree.leaves(state.params))
+    flops = count_flops(step, state, batch)
+    memory = step.lower(state, batch).compile().memory_analysis()
+    print(f"mesh                  {dict(mesh.shape)} of {jax.devices()[0].device_kind}")
+    print(f"parameters            {parameters:,}")
+    print(f"FLOPs per step        {flops:.4g}  ({flops / mesh.size:.4g} per device)")
+    for label, size in (
+        ("argument", memory.argument_size_in_bytes),
+        ("temporary", memory.temp_size_in_bytes),
+        ("output", memory.output_size_in_bytes),
+        ("output in place", memory.alias_size_in_bytes),
+    ):
+        print(f"{label + ' bytes':22}{size:,}  ({size / 2**20:,.1f} MiB) per device")
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs the experiment that the flags name."""
+    if len(argv) > 1:
+        _fail(f"unexpected arguments: {' '.join(argv[1:])}")
+    if _CONFIG.value is None:
+        _fail("--config=configs/METHOD.py:PRESET is required")
+    config = _CONFIG.value.lock()
+    absl_logging.set_verbosity(absl_logging.WARNING)
+    logging.getLogger("neurips25").setLevel(logging.INFO)
+    try:
+        sizes = parse_mesh(_MESH.value)
+        if sizes and not _COORDINATOR.value:
+            # Virtual devices, so that any mesh can be tried on a CPU; other platforms ignore it.
+            jax.config.update("jax_num_cpu_devices", math.prod(sizes.values()))
+        _join_processes()
+        experiment = importlib.import_module(f"experiments.{config.experiment}")
+        if _DRY_RUN.value:
+            _dry_run(experiment)
+            return
+        if not _WORKDIR.value:
+            _fail("--workdir=DIR is required")
+        workdir = prepare_workdir(_WORKDIR.value, config)
+        experiment.run(config, workdir, make_mesh(sizes))
+    except Interrupted as stop:
+        print(f"{stop}; the same command goes on from there", file=sys.stderr)
+    except _USER_ERRORS as error:
+        if _TRACEBACK.value:
+            raise
+        _fail(f"{error}\n(--traceback shows where it arose)")
+
+
+def run_main() -> None:
+    """Entry point of ``python -m experiments.launch``."""
+    app.run(main, flags_parser=parse_flags)
+
+
+if __name__ == "__main__":
+    run_main()

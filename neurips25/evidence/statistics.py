@@ -1,0 +1,237 @@
+"""Statistics for fair comparison: means with standard errors, differences, orderings.
+
+A number without an uncertainty cannot carry a comparison, so every function here returns
+None for an uncertainty that the samples do not determine (fewer than two of them), and
+``beyond_noise`` is then False.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+from numpy.typing import ArrayLike
+
+__all__ = [
+    "Estimate",
+    "Interval",
+    "PairComparison",
+    "Quartiles",
+    "beyond_noise",
+    "bootstrap_interval",
+    "difference_with_se",
+    "mean_and_se",
+    "median_and_quartiles",
+    "ordering_table",
+    "power_law_exponent",
+]
+
+
+class Estimate(NamedTuple):
+    """A value, its standard error (None where undetermined) and the number of samples."""
+
+    value: float
+    se: float | None
+    n: int
+
+
+class Interval(NamedTuple):
+    """A confidence interval."""
+
+    low: float
+    high: float
+
+
+class Quartiles(NamedTuple):
+    """The 25 %, 50 % and 75 % quantiles."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclasses.dataclass(frozen=True)
+class PairComparison:
+    """One pair of methods, ``lower`` being the one with the smaller mean.
+
+    Attributes:
+        lower, higher: names of the two methods.
+        difference: mean(higher) - mean(lower).
+        se: its standard error, None where a method has fewer than two samples.
+        beyond_noise: whether the difference exceeds k standard errors.
+    """
+
+    lower: str
+    higher: str
+    difference: float
+    se: float | None
+    beyond_noise: bool
+
+
+def _samples(x: ArrayLike, name: str) -> np.ndarray:
+    array = np.asarray(x, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"{name} had shape {array.shape}, needs [n] with n >= 1")
+    return array
+
+
+def mean_and_se(samples: ArrayLike) -> Estimate:
+    """Mean and its standard error s / sqrt(n), with the n-1 estimate of s.
+
+    Args:
+        samples: float ``[n]``, one per seed or repetition.
+
+    Returns:
+        ``Estimate``; ``se`` is None for n = 1.
+
+    >>> mean_and_se([1.0, 2.0, 3.0])
+    Estimate(value=2.0, se=0.577..., n=3)
+    >>> mean_and_se([1.0]).se is None
+    True
+    """
+    x = _samples(samples, "samples")
+    se = float(scipy.stats.sem(x)) if x.size >= 2 else None
+    return Estimate(float(x.mean()), se, x.size)
+
+
+def difference_with_se(a: ArrayLike, b: ArrayLike, *, paired: bool = False) -> Estimate:
+    """The difference mean(a) - mean(b) and its standard error.
+
+    Paired (both methods ran the same seeds, in the same order) the error is that of the
+    differences; unpaired it is sqrt(se_a^2 + se_b^2), without assuming equal variances.
+
+    Args:
+        a, b: float ``[n_a]``, ``[n_b]``; equally long when ``paired``.
+        paired: whether ``a[i]`` and ``b[i]`` share a seed.
+
+    Returns:
+        ``Estimate`` with n the smaller number of samples; ``se`` is None where that is 1.
+
+    Raises:
+        ValueError: for paired samples of unequal length.
+
+    >>> difference_with_se([1.0, 2.0, 3.0], [0.5, 1.5, 2.5], paired=True)
+    Estimate(value=0.5, se=0.0, n=3)
+    """
+    x, y = _samples(a, "a"), _samples(b, "b")
+    if paired:
+        if x.size != y.size:
+            raise ValueError(f"paired samples: a had {x.size}, b had {y.size}, need equally many")
+        return mean_and_se(x - y)
+    first, second = mean_and_se(x), mean_and_se(y)
+    se = None
+    if first.se is not None and second.se is not None:
+        se = float(np.hypot(first.se, second.se))
+    return Estimate(first.value - second.value, se, min(x.size, y.size))
+
+
+def beyond_noise(difference: float, se: float | None, k: float = 2.0) -> bool:
+    """Whether \\|difference\\| > k * se. An unknown (None) error is never exceeded.
+
+    >>> beyond_noise(0.05, 0.02), beyond_noise(0.03, 0.02), beyond_noise(9.0, None)
+    (True, False, False)
+    """
+    return se is not None and bool(abs(difference) > k * se)
+
+
+def bootstrap_interval(
+    samples: ArrayLike,
+    statistic: Callable[..., Any] = np.mean,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+    n_resamples: int = 2000,
+) -> Interval | None:
+    """Percentile bootstrap interval of a statistic (``scipy.stats.bootstrap``).
+
+    Args:
+        samples: float ``[n]``.
+        statistic: function of an array and, if it is vectorised, an ``axis`` keyword.
+        level: coverage in (0, 1).
+        seed: seed of the resampling, so that a record can be repeated.
+        n_resamples: number of bootstrap samples.
+
+    Returns:
+        ``Interval``, or None for n = 1, which has nothing to resample.
+    """
+    x = _samples(samples, "samples")
+    if x.size < 2:
+        return None
+    interval = scipy.stats.bootstrap(
+        (x,),
+        statistic,
+        confidence_level=level,
+        n_resamples=n_resamples,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return Interval(float(interval.low), float(interval.high))
+
+
+def median_and_quartiles(samples: ArrayLike) -> Quartiles:
+    """The median and the quartiles of float ``[n]`` samples, such as repeated timings.
+
+    >>> median_and_quartiles([1.0, 2.0, 3.0, 4.0, 100.0])
+    Quartiles(low=2.0, median=3.0, high=4.0)
+    """
+    low, median, high = np.quantile(_samples(samples, "samples"), [0.25, 0.5, 0.75])
+    return Quartiles(float(low), float(median), float(high))
+
+
+def ordering_table(
+    measured: Mapping[str, ArrayLike], *, k: float = 2.0, paired: bool = False
+) -> tuple[PairComparison, ...]:
+    """Compares every pair of methods, from the smallest mean to the largest.
+
+    Args:
+        measured: method name -> float ``[n]`` samples.
+        k: standard errors that a difference must exceed.
+        paired: whether all methods ran the same seeds in the same order.
+
+    Returns:
+        All m (m-1) / 2 pairs; ``beyond_noise`` says which of them are told apart.
+
+    >>> for p in ordering_table({"a": [1.0, 1.1], "b": [2.0, 2.1], "c": [2.05, 2.1]}):
+    ...     print(p.lower, p.higher, p.beyond_noise)
+    a b True
+    a c True
+    b c False
+    """
+    means = {name: mean_and_se(x).value for name, x in measured.items()}
+    names = sorted(means, key=means.__getitem__)
+    pairs = []
+    for i, lower in enumerate(names):
+        for higher in names[i + 1 :]:
+            d = difference_with_se(measured[higher], measured[lower], paired=paired)
+            pairs.append(
+                PairComparison(lower, higher, d.value, d.se, beyond_noise(d.value, d.se, k))
+            )
+    return tuple(pairs)
+
+
+def power_law_exponent(x: ArrayLike, y: ArrayLike) -> Estimate:
+    """Exponent p of y = c x^p by least squares on logarithms, with its standard error.
+
+    Args:
+        x, y: float ``[n]``, positive; at least two different x.
+
+    Returns:
+        ``Estimate``; ``se`` is None for n = 2, where the line fits exactly.
+
+    Raises:
+        ValueError: for unequal lengths, values that are not positive, or fewer than two x.
+
+    >>> power_law_exponent([1, 2, 4], [3, 12, 48]).value
+    2.0
+    """
+    u, v = _samples(x, "x"), _samples(y, "y")
+    if u.size != v.size:
+        raise ValueError(f"x had {u.size} values, y had {v.size}, need equally many")
+    if np.unique(u).size < 2:
+        raise ValueError(f"x had {np.unique(u).size} different value, needs at least 2")
+    for name, values in (("x", u), ("y", v)):
+        if not np.all((values > 0) & np.isfinite(values)):
+            raise ValueError(f"{name} had {values.min()}, needs positive finite values")
+    fit = scipy.stats.linregress(np.log(u), np.log(v))
+    return Estimate(float(fit.slope), float(fit.stderr) if u.size > 2 else None, u.size)

@@ -1,0 +1,58 @@
+"""Training core: state, step, loop, checkpoints, meshes and metric writers."""
+
+from neurips25.training.checkpoint import (
+    Checkpointer,
+    CheckpointError,
+    Restored,
+    checkpoint_tree,
+    fingerprint,
+)
+from neurips25.training.fit import Batches, Interrupted, NonFiniteError, fit
+from neurips25.training.flops import count_flops
+from neurips25.training.mesh import (
+    AXES,
+    Rules,
+    batch_sharding,
+    global_batch,
+    make_mesh,
+    parse_mesh,
+    replicated,
+    tree_shardings,
+)
+from neurips25.training.metrics import MetricWriter, read_metrics, replace_text
+from neurips25.training.params_io import load_params, save_params
+from neurips25.training.state import TrainState, abstract_state, create_state
+from neurips25.training.step import LossFn, Metrics, StepFn, make_train_step
+
+__all__ = [
+    "AXES",
+    "Batches",
+    "CheckpointError",
+    "Checkpointer",
+    "Interrupted",
+    "LossFn",
+    "MetricWriter",
+    "Metrics",
+    "NonFiniteError",
+    "Restored",
+    "Rules",
+    "StepFn",
+    "TrainState",
+    "abstract_state",
+    "batch_sharding",
+    "checkpoint_tree",
+    "count_flops",
+    "create_state",
+    "fingerprint",
+    "fit",
+    "global_batch",
+    "load_params",
+    "make_mesh",
+    "make_train_step",
+    "parse_mesh",
+    "read_metrics",
+    "replace_text",
+    "replicated",
+    "save_params",
+    "tree_shardings",
+]

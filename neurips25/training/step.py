@@ -1,0 +1,156 @@
+"""The jitted training step that every method shares."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+
+from neurips25.training.mesh import Rules, tree_shardings
+from neurips25.training.state import TrainState
+
+Metrics = dict[str, jax.Array]
+# (params, extra, batch, key) -> (loss, (metrics, extra))
+LossFn = Callable[[Any, Any, Any, jax.Array], tuple[jax.Array, tuple[Metrics, Any]]]
+StepFn = Callable[[TrainState, Any], tuple[TrainState, Metrics]]
+
+
+def _micro_batches(batch: Any, count: int) -> Any:
+    # Rows i, i + count, ... form micro-batch i: splitting this way keeps every row on the
+    # device that already holds it when the leading axis is sharded.
+    def split(rows: jax.Array) -> jax.Array:
+        if rows.shape[0] % count:
+            raise ValueError(
+                f"batch of {rows.shape[0]} rows does not divide into {count} micro-batches"
+            )
+        return jnp.swapaxes(rows.reshape(rows.shape[0] // count, count, *rows.shape[1:]), 0, 1)
+
+    return jax.tree.map(split, batch)
+
+
+def _gradients(
+    loss_fn: LossFn, params: Any, extra: Any, batch: Any, key: jax.Array, accumulate: int
+) -> tuple[jax.Array, Any, Metrics, Any]:
+    grad_fn = jax.value_and_grad(loss_fn, has_aux=True)
+    if accumulate == 1:
+        (loss, (metrics, extra)), grads = grad_fn(params, extra, batch, key)
+        return loss, grads, metrics, extra
+
+    def weighted(carry: tuple[Any, Any], inputs: tuple[Any, jax.Array]) -> tuple[Any, None]:
+        total, extra = carry
+        rows, index = inputs
+        (loss, (metrics, extra)), grads = grad_fn(
+            params, extra, rows, jax.random.fold_in(key, index)
+        )
+        weight = jnp.asarray(metrics.pop("weight", 1.0), jnp.float32)
+        terms = jax.tree.map(lambda x: x * weight, (loss, grads, metrics)), weight
+        return (jax.tree.map(jnp.add, total, terms), extra), None
+
+    micro = _micro_batches(batch, accumulate)
+    first = jax.tree.map(lambda x: x[0], micro)
+    (loss_shape, (metric_shapes, _)), grad_shapes = jax.eval_shape(
+        grad_fn, params, extra, first, key
+    )
+    has_weight = metric_shapes.pop("weight", None) is not None
+    zeros = jax.tree.map(
+        lambda s: jnp.zeros(s.shape, jnp.promote_types(s.dtype, jnp.float32)),
+        ((loss_shape, grad_shapes, metric_shapes), jax.ShapeDtypeStruct((), jnp.float32)),
+    )
+    (((loss, grads, metrics), weight), extra), _ = jax.lax.scan(
+        weighted, (zeros, extra), (micro, jnp.arange(accumulate))
+    )
+    loss, grads, metrics = jax.tree.map(
+        lambda x: x / jnp.maximum(weight, 1e-8), (loss, grads, metrics)
+    )
+    grads = jax.tree.map(lambda g, s: g.astype(s.dtype), grads, grad_shapes)
+    return loss, grads, metrics | ({"weight": weight} if has_weight else {}), extra
+
+
+def make_train_step(
+    loss_fn: LossFn,
+    tx: optax.GradientTransformation,
+    mesh: Mesh,
+    *,
+    rules: Rules = (),
+    accumulate: int = 1,
+    clip_norm: float | None = None,
+    ema_decay: float | None = None,
+) -> StepFn:
+    """Builds ``(state, batch) -> (state, metrics)``, jitted, with the state donated.
+
+    One step is gradient (summed over micro-batches), global-norm clipping, ``tx.update``,
+    and, when loss or gradient norm is not finite, none of it: parameters, optimiser state,
+    averages and collections stay as they were and the skip is counted.
+
+    Args:
+      loss_fn: ``(params, extra, batch, key) -> (loss, (metrics, extra))``; loss is a mean
+        over the batch, metrics a dict of scalars. A metric named ``"weight"`` is the number
+        of terms in that mean (tokens, say): micro-batches are then averaged by it, so that
+        accumulation gives exactly the gradient of the whole batch.
+      tx: optax transformation, the learning-rate schedule included.
+      mesh: the mesh that state and batch live on.
+      rules: placement of the state, the same as for
+        :func:`~neurips25.training.state.create_state`.
+      accumulate: micro-batches per step; divides the batch's leading axis.
+      clip_norm: largest global gradient norm, None for no clipping.
+      ema_decay: decay of ``ema_params``; needs a state created with ``ema=True``.
+
+    Returns:
+      The step. Metrics are those of the loss plus ``loss``, ``grad_norm`` (before
+      clipping), ``skipped`` and ``skipped_in_row``.
+
+    Raises:
+      ValueError: ``accumulate < 1``, a batch that it does not divide, or ``ema_decay``
+        with a state that has no ``ema_params``.
+    """
+    if accumulate < 1:
+        raise ValueError(f"accumulate: needs at least 1, has {accumulate}")
+
+    def step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
+        if (ema_decay is None) != (state.ema_params is None):
+            raise ValueError(
+                f"ema_decay is {ema_decay}, the state has "
+                f"{'no' if state.ema_params is None else 'an'} ema_params: create_state(ema=...)"
+            )
+        key = jax.random.fold_in(state.key, state.step)
+        loss, grads, metrics, extra = _gradients(
+            loss_fn, state.params, state.extra, batch, key, accumulate
+        )
+        norm = optax.tree.norm(grads)
+        if clip_norm is not None:
+            scale = jnp.minimum(1.0, clip_norm / jnp.maximum(norm, 1e-12))
+            grads = jax.tree.map(lambda g: g * scale.astype(g.dtype), grads)
+        updates, opt_state = tx.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        ema = state.ema_params
+        if ema_decay is not None:
+            ema = optax.incremental_update(params, ema, 1 - ema_decay)
+
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+        params, opt_state, ema, extra = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old),
+            (params, opt_state, ema, extra),
+            (state.params, state.opt_state, state.ema_params, state.extra),
+        )
+        new = TrainState(
+            step=state.step + 1,
+            params=params,
+            opt_state=opt_state,
+            key=state.key,
+            extra=extra,
+            ema_params=ema,
+            skipped=state.skipped + ~finite,
+            skipped_in_row=jnp.where(finite, 0, state.skipped_in_row + 1),
+        )
+        new = jax.lax.with_sharding_constraint(new, tree_shardings(new, rules, mesh))
+        metrics = metrics | {
+            "loss": loss,
+            "grad_norm": norm,
+            "skipped": new.skipped,
+            "skipped_in_row": new.skipped_in_row,
+        }
+        return new, metrics
+
+    return jax.jit(step, donate_argnums=0)

@@ -1,0 +1,118 @@
+"""Verdicts at, inside and outside the noise."""
+
+import math
+
+import pytest
+
+from neurips25.evidence import (
+    Scale,
+    Verdict,
+    verdict_at_least,
+    verdict_at_most,
+    verdict_difference_within,
+    verdict_number,
+    verdict_ordering,
+)
+
+HOLDS, PARTLY, NO, UNTESTED = (
+    Verdict.HOLDS,
+    Verdict.PARTLY,
+    Verdict.DOES_NOT_HOLD,
+    Verdict.NOT_TESTED,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "se", "verdict"),
+    [
+        (2.0, None, HOLDS),
+        (2.0001, None, NO),
+        (1.9, 0.04, HOLDS),
+        (1.9, 0.06, PARTLY),
+        (2.1, 0.06, PARTLY),
+        (2.1, 0.04, NO),
+        (math.nan, None, NO),
+        (math.nan, math.nan, NO),
+        (math.inf, math.nan, NO),
+    ],
+)
+def test_at_most(value, se, verdict):
+    assert verdict_at_most(value, 2.0, se) is verdict
+    assert verdict_at_least(-value, -2.0, se) is verdict
+
+
+def test_at_least_is_not_at_most():
+    assert verdict_at_least(5.0, 4.0) is HOLDS
+    assert verdict_at_least(3.0, 4.0) is NO
+    assert verdict_at_least(4.1, 4.0, se=0.1) is PARTLY
+    assert verdict_at_least(4.1, 4.0, se=0.1, k=0.5) is HOLDS
+
+
+@pytest.mark.parametrize("se", [-0.1, math.nan])
+def test_an_impossible_error_is_refused(se):
+    with pytest.raises(ValueError, match="se had"):
+        verdict_at_most(1.0, 2.0, se)
+
+
+def test_difference_within():
+    assert verdict_difference_within(-0.01, 0.01, 0.05) is HOLDS
+    assert verdict_difference_within(-0.04, 0.01, 0.05) is PARTLY
+    assert verdict_difference_within(-0.08, 0.01, 0.05) is NO
+    assert verdict_difference_within(0.0, None, 0.05) is UNTESTED
+    assert verdict_difference_within(0.5, None, 0.05) is UNTESTED
+
+
+CLEAR = {"a": [1.0, 1.1], "b": [2.0, 2.1], "c": [3.0, 3.1]}
+
+
+def test_ordering():
+    assert verdict_ordering(CLEAR, ["a", "b", "c"]) is HOLDS
+    assert verdict_ordering(CLEAR, ["a", "c"]) is HOLDS
+    assert verdict_ordering(CLEAR, ["a", "c", "b"]) is NO
+    assert verdict_ordering(CLEAR, ["a", "b", "c"], k=20) is PARTLY
+    noisy = {**CLEAR, "b": [1.2, 2.0]}
+    assert verdict_ordering(noisy, ["a", "b", "c"]) is PARTLY
+    assert verdict_ordering(noisy, ["b", "a", "c"]) is PARTLY
+
+
+def test_an_ordering_can_be_refuted_by_a_pair_that_is_not_adjacent():
+    measured = {"a": [2.0, 2.02], "b": [1.5, 2.2], "c": [1.8, 1.82]}
+    assert verdict_ordering(measured, ["a", "b"]) is PARTLY
+    assert verdict_ordering(measured, ["b", "c"]) is PARTLY
+    assert verdict_ordering(measured, ["a", "b", "c"]) is NO
+
+
+def test_pairing_by_seed_can_decide_an_ordering():
+    measured = {"a": [1.0, 2.0, 3.0], "b": [1.1, 2.12, 3.11]}
+    assert verdict_ordering(measured, ["a", "b"]) is PARTLY
+    assert verdict_ordering(measured, ["a", "b"], paired=True) is HOLDS
+    assert verdict_ordering(measured, ["b", "a"], paired=True) is NO
+
+
+def test_one_seed_decides_no_ordering():
+    one = {"a": [1.0], "b": [2.0], "c": [3.0, 3.1]}
+    assert verdict_ordering(one, ["a", "b"]) is UNTESTED
+    assert verdict_ordering(one, ["b", "a"]) is UNTESTED
+    assert verdict_ordering(one, ["a", "c"]) is UNTESTED
+
+
+def test_a_diverged_run_confirms_nothing():
+    assert verdict_ordering({"a": [1.0, 1.1], "b": [math.nan, 2.0]}, ["a", "b"]) is PARTLY
+
+
+@pytest.mark.parametrize("expected", [["a"], ["a", "a"], ["a", "z"]])
+def test_ordering_needs_names_it_knows(expected):
+    with pytest.raises(ValueError, match="expected had"):
+        verdict_ordering(CLEAR, expected)
+
+
+def test_number():
+    assert verdict_number(2.62, 0.002, 2.618, 0.01, Scale.FULL) is HOLDS
+    assert verdict_number(2.62, 0.006, 2.618, 0.01, Scale.FULL) is PARTLY
+    assert verdict_number(2.70, 0.002, 2.618, 0.01, Scale.FULL) is NO
+    assert verdict_number(2.70, None, 2.618, 0.01, Scale.FULL) is NO
+
+
+@pytest.mark.parametrize("measured", [2.618, 1.9, 100.0, math.nan])
+def test_reduced_scale_does_not_test_a_full_scale_number(measured):
+    assert verdict_number(measured, 0.0, 2.618, 0.01, Scale.REDUCED) is UNTESTED
