@@ -152,7 +152,8 @@ def main(argv: Sequence[str]) -> None:
             return
         if not _WORKDIR.value:
             _fail("--workdir=DIR is required")
-        workdir = prepare_workdir(_WORKDIR.value, config)
+        free = getattr(experiment, "FREE_FIELDS", ())
+        workdir = prepare_workdir(_WORKDIR.value, config, free)
         experiment.run(config, workdir, make_mesh(sizes))
     except Interrupted as stop:
         print(f"{stop}; the same command goes on from there", file=sys.stderr)

@@ -1,10 +1,11 @@
 """Run directories: one config per directory, written before anything else."""
 
-import difflib
 import json
 import os
 import pathlib
 import platform
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 from ml_collections import ConfigDict
@@ -16,12 +17,16 @@ class WorkdirError(RuntimeError):
     """A run directory cannot be used; the message says which one and why."""
 
 
-def prepare_workdir(workdir: str | os.PathLike[str], config: ConfigDict) -> pathlib.Path:
+def prepare_workdir(
+    workdir: str | os.PathLike[str], config: ConfigDict, free_fields: Sequence[str] = ()
+) -> pathlib.Path:
     """Creates a run directory, or checks that an existing one is of the same config.
 
     Args:
       workdir: the directory.
       config: the whole config of the run; stored as ``config.json``.
+      free_fields: top-level fields that may change between starts in one directory, such as
+        which task to do with the run.
 
     Returns:
       The directory as an absolute path.
@@ -31,28 +36,39 @@ def prepare_workdir(workdir: str | os.PathLike[str], config: ConfigDict) -> path
         message shows the fields that differ).
     """
     path = pathlib.Path(workdir).absolute()
-    text = json.dumps(json.loads(config.to_json_best_effort()), indent=2, sort_keys=True) + "\n"
+    fields = json.loads(config.to_json_best_effort())
+    text = json.dumps(fields, indent=2, sort_keys=True) + "\n"
     file = path / "config.json"
     try:
         path.mkdir(parents=True, exist_ok=True)
         if file.exists():
-            old = file.read_text(encoding="utf-8")
-            if old != text:
-                diff = difflib.unified_diff(
-                    old.splitlines(), text.splitlines(), "there", "asked for", lineterm="", n=0
-                )
-                lines = [d for d in diff if not d.startswith("@@")]
+            there = json.loads(file.read_text(encoding="utf-8"))
+            for name in free_fields:
+                there[name] = fields.get(name)
+            if different := _differences(there, fields):
                 raise WorkdirError(
                     f"{path} holds a run of another config; use another --workdir, or delete "
-                    "this one. The difference:\n" + "\n".join(lines)
+                    "this one. The difference:\n  " + "\n  ".join(different)
                 )
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(f"no write permission for {path}")
         if jax.process_index() == 0 and not file.exists():
             replace_text(file, text)
+    except json.JSONDecodeError as error:
+        raise WorkdirError(f"{file} is damaged ({error}); restore it or delete it") from error
     except OSError as error:
         raise WorkdirError(f"cannot use run directory {path}: {error}") from error
     return path
+
+
+def _differences(there: Any, asked: Any, name: str = "config") -> list[str]:
+    if isinstance(there, dict) and isinstance(asked, dict):
+        return [
+            line
+            for key in sorted({*there, *asked})
+            for line in _differences(there.get(key), asked.get(key), f"{name}.{key}")
+        ]
+    return [] if there == asked else [f"{name}: {there!r} there, {asked!r} asked for"]
 
 
 def machine() -> str:

@@ -1,8 +1,8 @@
 """What a layer costs: cached numbers, parameters, multiply-adds of a decoding step.
 
-The formulas of arXiv:2501.06425, table 1 and sec. 4, with h heads of d_h features. Where the
-paper has none (shared b, third order, the decoding cost of TPA-KVonly) they are derived the
-same way and say so.
+The formulas of arXiv:2501.06425 (table 1 and its decoding costs), with h heads of d_h features.
+Where the paper has none (shared b, third order, the decoding cost of TPA-KVonly) they are
+derived the same way and say so.
 """
 
 import math
@@ -117,7 +117,7 @@ def decode_macs_per_token(kind: AttentionKind | str, cfg: AttentionConfig) -> in
     R_Q R_K (d_b + d_c + 1) + h R_Q R_K + (h + 1) R_V d_h, where the ones are the products of the
     b and c parts, formed once for all heads.
 
-    Source: arXiv:2501.06425, sec. 4 (decoding cost).
+    Source: the decoding costs of arXiv:2501.06425.
 
     >>> cfg = AttentionConfig(n_embd=2048, n_head=32, head_dim=64, rank_q=16, rank_k=1, rank_v=1)
     >>> decode_macs_per_token("mha", cfg), decode_macs_per_token("tpa", cfg)

@@ -93,7 +93,7 @@ def parse_enum(cls: type[_E], value: str, name: str) -> _E:
 
 @dataclasses.dataclass(frozen=True)
 class AttentionConfig:
-    """Sizes and options of one attention layer (arXiv:2501.06425, sec. 3 and 4).
+    """Sizes and options of one attention layer (arXiv:2501.06425).
 
     ``n_head * head_dim`` need not equal ``n_embd``. Enum fields also take their text, and
     dtypes their name. Hashable, so it can be a static argument of ``jax.jit``.

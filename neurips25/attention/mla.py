@@ -8,7 +8,7 @@ Only the latent c (d_c numbers) and the rotated key k^R (d_h^R numbers, shared b
 are cached. Decoding moves W^UK to the query and W^UV behind the softmax, so that no key or
 value is ever formed.
 
-Source: arXiv:2405.04434; as a baseline arXiv:2501.06425, sec. 2. The two RMSNorms on the
+Source: arXiv:2405.04434; as a baseline arXiv:2501.06425. The two RMSNorms on the
 latents are in the code released with the latter, not in its formulas.
 """
 

@@ -53,7 +53,7 @@ def softmax_attention(
             f"mask has shape {mask.shape}, needs {(time, length)} or {(batch, time, length)}"
         )
     compute = jnp.promote_types(q.dtype, jnp.float32)
-    # One matmul per group with its query heads stacked: on CPU two to three times as fast,
+    # One matmul per group with its query heads stacked: on CPU about 1.5 times as fast,
     # forward and backward, as an einsum that leaves the transposition to the compiler.
     rows = jnp.moveaxis(q.reshape(batch, time, groups, heads // groups, dim), 1, 3)
     rows = rows.reshape(batch, groups, heads // groups * time, dim)
@@ -137,7 +137,7 @@ def _one_query_over_rows(
 ) -> jax.Array:
     """One query per sequence, reading each cache row [G·D] once as it lies in memory.
 
-    The query heads become the rows of a block-diagonal matrix [H, G·D]. The zeros cost
+    The query heads become the columns of a block-diagonal matrix [G·D, H]. The zeros cost
     arithmetic, but a step over a cache is bound by memory, and a batched matmul over heads
     would first copy the whole cache into another layout.
     """
@@ -145,13 +145,14 @@ def _one_query_over_rows(
     length, groups, width = v.shape[1:]
     compute = jnp.promote_types(q.dtype, jnp.float32)
     by_group = q.reshape(batch, groups, heads // groups, dim)
-    blocks = jnp.einsum("bgrd,gj->bgrjd", by_group, jnp.eye(groups, dtype=q.dtype))
+    blocks = jnp.einsum("bgrd,gj->bjdgr", by_group, jnp.eye(groups, dtype=q.dtype))
     scores = jnp.einsum(
-        "bhx,bmx->bhm",
-        blocks.reshape(batch, heads, groups * dim),
+        "bmx,bxh->bmh",
         k.reshape(batch, length, groups * dim),
+        blocks.reshape(batch, groups * dim, heads),
         preferred_element_type=compute,
     )
+    scores = jnp.swapaxes(scores, 1, 2)
     weights = jax.nn.softmax(_masked(scale * scores, visible), axis=-1)
     weights = weights.astype(jnp.promote_types(q.dtype, v.dtype))
     out = jnp.einsum(
@@ -189,7 +190,7 @@ def grouped_query_attention(
     Raises:
       ValueError: shapes that do not fit, or ``decode`` without cache or positions.
 
-    Source: arXiv:2501.06425, sec. 2 and 4.
+    Source: the baselines of arXiv:2501.06425.
     """
     positions = check_call(x, cfg, positions, cache, decode)
     x, wq, wk, wv = (a.astype(cfg.dtype) for a in (x, params["wq"], params["wk"], params["wv"]))

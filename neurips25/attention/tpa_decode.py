@@ -12,6 +12,7 @@ separate pieces of a cache combine by their log-sum-exp.
 
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,15 +21,27 @@ from jax.typing import ArrayLike
 
 from neurips25.attention.cache import TPACache
 
-# Rows per block where the caller gives none. Below this the step is one block, which is the
-# fastest form on CPU (a scan copies every block before its matmuls); above it the products
-# [rows, H] would no longer fit in the outer cache.
-BLOCK_SIZE = 16384
+# Logits that one block may form where the caller gives no block size: 4 MiB in float32. On CPU
+# one block is the fastest form (a scan copies every block before its matmuls) until its
+# intermediates outgrow the last-level cache or, at 32 MiB, are returned to the system after
+# every call, so that each step pays for fresh pages.
+_BLOCK_LOGITS = 2**20
 
 # Rows per small matmul with the values on CPU: [H, rows] and [rows, E] both fit in L1/L2.
 _MIX_ROWS = 256
 
-Scores = Callable[[jax.Array], jax.Array]
+
+class _Rows(NamedTuple):
+    """A cache with all four fields there."""
+
+    ak: jax.Array
+    bk: jax.Array
+    av: jax.Array
+    bv: jax.Array
+
+
+Query = tuple[jax.Array, ...]
+Scores = Callable[[Query, jax.Array], jax.Array]
 Partial = tuple[jax.Array, jax.Array, jax.Array]
 
 
@@ -37,7 +50,7 @@ def flash_tpa_decode(
     bq: jax.Array,
     cache: TPACache,
     length: ArrayLike,
-    block_size: int = BLOCK_SIZE,
+    block_size: int | None = None,
     mask: jax.Array | None = None,
 ) -> jax.Array:
     """Attention of N new queries over the cached factors of M tokens, any ranks.
@@ -49,8 +62,9 @@ def flash_tpa_decode(
         bv [B, M, R_V, E].
       length: int, rows that may be seen: a scalar, [B], or [B, N] (query n of sequence b sees
         rows m < length[b, n]).
-      block_size: rows per step of the scan; M need not be a multiple of it. One block where
-        it is M or more.
+      block_size: rows per step of the scan; M need not be a multiple of it. One block, and no
+        scan, where it is M or more. None takes as many rows as form 2²⁰ logits (32768 rows of
+        32 heads for one query).
       mask: [B, N, M] added to the logits, −inf hides a row; None adds nothing.
 
     Returns:
@@ -76,7 +90,7 @@ def flash_tpa_decode_partial(
     bq: jax.Array,
     cache: TPACache,
     length: ArrayLike,
-    block_size: int = BLOCK_SIZE,
+    block_size: int | None = None,
     mask: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
     """:func:`flash_tpa_decode` over a piece of a cache, with what is needed to combine pieces.
@@ -95,17 +109,11 @@ def flash_tpa_decode_partial(
     Source: arXiv:2501.06425, sec. 3.4 and appendix A.
     """
     _check_query(aq, bq)
-    _check_cache(cache, aq.shape[0], aq.shape[3], bq.shape[3])
+    rows = _checked(cache, aq.shape[0], aq.shape[3], bq.shape[3])
     compute = jnp.promote_types(aq.dtype, jnp.float32)
-    ranks = aq.shape[2] * cache.bk.shape[2]
+    ranks = aq.shape[2] * rows.bk.shape[2]
     scaled = aq.astype(compute) / (ranks * math.sqrt(bq.shape[3]))
-
-    def scores(bk: jax.Array) -> jax.Array:
-        # Features first: the products with b^Q are shared by all heads.
-        shared = jnp.einsum("bmsd,bnrd->bmsnr", bk, bq, preferred_element_type=compute)
-        return jnp.einsum("bmsnr,bnrh->bnmsh", shared, scaled)
-
-    return _decode(scores, cache, length, aq.shape[1], block_size, mask, aq.dtype)
+    return _decode(_factored_scores, (scaled, bq), rows, length, block_size, mask, aq.dtype)
 
 
 def flash_tpa_decode_rank1(
@@ -113,21 +121,20 @@ def flash_tpa_decode_rank1(
     bq: jax.Array,
     cache: TPACache,
     length: ArrayLike,
+    block_size: int | None = None,
     mask: jax.Array | None = None,
 ) -> jax.Array:
     """The step for R_K = R_V = 1: two small matmuls for the logits, one for the output.
 
         S = (B_K B_Qᵀ) A_Q / (R_Q √D) ⊙ a_K,   O = (softmax_M(S) ⊙ a_V)ᵀ b_V
 
-    over the whole cache at once, about 2 M (R_Q D + H R_Q + H E) FLOPs and one read of the
-    cache.
+    that is 2 M (R_Q D + H R_Q + H E) FLOPs plus the softmax.
 
     Args:
       aq: [B, N, R_Q, H].
       bq: [B, N, R_Q, D], already rotated.
       cache: ak [B, M, 1, H], bk [B, M, 1, D], av [B, M, 1, H], bv [B, M, 1, E].
-      length: int scalar, [B] or [B, N]; rows m < length are seen.
-      mask: [B, N, M] added to the logits, or None.
+      length, block_size, mask: as for :func:`flash_tpa_decode`.
 
     Returns:
       [B, N, H, E], as :func:`flash_tpa_decode`.
@@ -143,18 +150,18 @@ def flash_tpa_decode_rank1(
     [1.0, 1.0]
     """
     _check_query(aq, bq)
-    _check_cache(cache, aq.shape[0], aq.shape[3], bq.shape[3])
-    ranks = (cache.bk.shape[2], cache.bv.shape[2])
+    rows = _checked(cache, aq.shape[0], aq.shape[3], bq.shape[3])
+    ranks = (rows.bk.shape[2], rows.bv.shape[2])
     if ranks != (1, 1):
         raise ValueError(f"cache has ranks (R_K, R_V) = {ranks}, needs (1, 1)")
-    return flash_tpa_decode(aq, bq, cache, length, cache.bk.shape[1], mask)
+    return flash_tpa_decode(aq, bq, cache, length, block_size, mask)
 
 
 def flash_tpa_kvonly_decode(
     q: jax.Array,
     cache: TPACache,
     length: ArrayLike,
-    block_size: int = BLOCK_SIZE,
+    block_size: int | None = None,
     mask: jax.Array | None = None,
 ) -> jax.Array:
     """:func:`flash_tpa_decode` for queries that are not factorised (TPA-KVonly).
@@ -173,14 +180,9 @@ def flash_tpa_kvonly_decode(
     """
     if q.ndim != 4:
         raise ValueError(f"q has shape {q.shape}, needs [B, N, H, D]")
-    _check_cache(cache, q.shape[0], q.shape[2], q.shape[3])
-    compute = jnp.promote_types(q.dtype, jnp.float32)
-    scale = 1.0 / (cache.bk.shape[2] * math.sqrt(q.shape[3]))
-
-    def scores(bk: jax.Array) -> jax.Array:
-        return scale * jnp.einsum("bmsd,bnhd->bnmsh", bk, q, preferred_element_type=compute)
-
-    return _decode(scores, cache, length, q.shape[1], block_size, mask, q.dtype)[0]
+    rows = _checked(cache, q.shape[0], q.shape[2], q.shape[3])
+    scaled = q / (rows.bk.shape[2] * math.sqrt(q.shape[3]))
+    return _decode(_full_scores, (scaled,), rows, length, block_size, mask, q.dtype)[0]
 
 
 def combine_partials(o: jax.Array, lse: jax.Array) -> jax.Array:
@@ -214,65 +216,89 @@ def combine_partials(o: jax.Array, lse: jax.Array) -> jax.Array:
     return jnp.where((top > _floor(compute))[..., None], joined, 0.0).astype(o.dtype)
 
 
+def _factored_scores(query: Query, bk: jax.Array) -> jax.Array:
+    # Features first: the products with b^Q are shared by all heads.
+    aq, bq = query
+    shared = jnp.einsum("md,rd->mr", bk, bq, preferred_element_type=aq.dtype)
+    return shared @ aq
+
+
+def _full_scores(query: Query, bk: jax.Array) -> jax.Array:
+    (q,) = query
+    compute = jnp.promote_types(q.dtype, jnp.float32)
+    return jnp.einsum("md,hd->mh", bk, q, preferred_element_type=compute)
+
+
 def _decode(
     scores: Scores,
-    cache: TPACache,
+    query: Query,
+    cache: _Rows,
     length: ArrayLike,
-    queries: int,
-    block_size: int,
+    block_size: int | None,
     mask: jax.Array | None,
     dtype: jnp.dtype,
 ) -> tuple[jax.Array, jax.Array]:
-    """Output and log-sum-exp over all rows; ``scores(bk)`` is [B, N, m, R_K, H] before a^K."""
-    assert cache.bk is not None and cache.bv is not None
-    batch, rows, rank_v, width = cache.bv.shape
+    """Output and log-sum-exp over all rows for queries with leading axes [B, N]."""
+    batch, rows, rank_v, _ = cache.bv.shape
+    queries = query[0].shape[1]
+    if block_size is None:
+        logits_per_row = batch * queries * cache.ak.shape[2] * cache.ak.shape[3]
+        block_size = _MIX_ROWS * max(1, _BLOCK_LOGITS // (_MIX_ROWS * logits_per_row))
     if block_size < 1:
         raise ValueError(f"block_size={block_size} must be at least 1")
     if mask is not None and mask.shape != (batch, queries, rows):
         raise ValueError(f"mask has shape {mask.shape}, needs {(batch, queries, rows)}")
     compute = jnp.promote_types(dtype, jnp.float32)
-    length = _lengths(length, batch, queries)
+    row = jnp.arange(rows)
+    bias = jnp.where(row < _lengths(length, batch, queries), 0.0, -jnp.inf).astype(compute)
+    if mask is not None:
+        bias += mask
+    bias = jnp.maximum(bias, _floor(compute))
 
     def block(start: ArrayLike, first: ArrayLike, size: int) -> Partial:
         """Rows start .. start + size − 1, of which those before ``first`` are done already."""
         piece = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size, 1), cache)
-        row = start + jnp.arange(size)
-        bias = jnp.where((row >= first) & (row < length), 0.0, -jnp.inf).astype(compute)
-        if mask is not None:
-            bias += lax.dynamic_slice_in_dim(mask, start, size, 2)
-        return _attend(scores(piece.bk), piece, jnp.maximum(bias, _floor(compute)))
+        todo = start + jnp.arange(size) >= first
+        seen = jnp.where(todo, lax.dynamic_slice_in_dim(bias, start, size, 2), _floor(compute))
+
+        def sequence(query: Query, piece: _Rows, bias: jax.Array) -> Partial:
+            return _vmap(lambda q, b: _attend(scores, q, piece, b), query, bias)
+
+        return _vmap(sequence, query, piece, seen)
 
     if block_size >= rows:
         y, s, m = block(0, 0, rows)
     else:
 
-        def step(carry: Partial, index: jax.Array) -> tuple[Partial, None]:
+        def step(carry: Partial, first: jax.Array) -> tuple[Partial, None]:
             # The last block is moved back to end at the last row, so no row is padded.
-            first = index * block_size
-            return _fold(carry, block(jnp.minimum(first, rows - block_size), first, block_size)), (
-                None
-            )
+            start = jnp.minimum(first, rows - block_size)
+            return _fold(carry, block(start, first, block_size)), None
 
-        heads = cache.av.shape[3]
-        shape = (batch, queries, heads)
-        empty = (
-            jnp.zeros((*shape, width), compute),
-            jnp.zeros(shape, compute),
-            jnp.full(shape, _floor(compute)),
-        )
-        (y, s, m), _ = lax.scan(step, empty, jnp.arange(-(-rows // block_size)))
-    seen = m > _floor(compute) / 2
+        shapes = jax.eval_shape(lambda: block(0, 0, block_size))
+        zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        empty = (zeros[0], zeros[1], zeros[2] + _floor(compute))
+        (y, s, m), _ = lax.scan(step, empty, jnp.arange(0, rows, block_size))
+    # Asked of the bias, not of m: a second use of m would split the fused softmax on CPU.
+    seen = bias.max(axis=2)[..., None] > _floor(compute) / 2
     o = jnp.where(seen[..., None], y / (rank_v * s[..., None]), 0.0)
     lse = jnp.where(seen, m + jnp.log(s), -jnp.inf)
     return o.astype(jnp.promote_types(dtype, cache.bv.dtype)), lse
 
 
-def _attend(products: jax.Array, piece: TPACache, bias: jax.Array) -> Partial:
-    """Unnormalised output [B, N, H, E], sum and maximum [B, N, H] over the rows of a piece."""
-    logits = jnp.sum(products * piece.ak[:, None], axis=3) + bias[..., None]
-    m = logits.max(axis=2)
-    p = jnp.exp(logits - m[:, :, None])
-    return _mix(p, piece.av, piece.bv), p.sum(axis=2), m
+def _attend(scores: Scores, query: Query, piece: _Rows, bias: jax.Array) -> Partial:
+    """One query over the rows of one sequence, arrays [m, R, ·] and bias [m].
+
+    Returns the unnormalised output [H, E], and the sum and the maximum [H].
+    """
+    rows, rank_k, heads = piece.ak.shape
+    logits = scores(query, piece.bk.reshape(rows * rank_k, -1)) * piece.ak.reshape(-1, heads)
+    if rank_k > 1:
+        logits = logits.reshape(rows, rank_k, heads).sum(axis=1)
+    logits += bias[:, None]
+    m = logits.max(axis=0)
+    p = jnp.exp(logits - m)
+    return _mix(p, piece.av, piece.bv), p.sum(axis=0), m
 
 
 def _fold(one: Partial, two: Partial) -> Partial:
@@ -282,28 +308,42 @@ def _fold(one: Partial, two: Partial) -> Partial:
 
 
 def _mix(p: jax.Array, av: jax.Array, bv: jax.Array) -> jax.Array:
-    """Σ_mu p[b, n, m, h] av[b, m, u, h] bv[b, m, u, e] -> [B, N, H, E]."""
-    batch, queries, rows, heads = p.shape
-    rows *= av.shape[2]
-    weights = (p[:, :, :, None] * av[:, None]).reshape(batch, queries, rows, heads)
-    weights, values = weights.astype(bv.dtype), bv.reshape(batch, rows, -1)
+    """Σ_mu p[m, h] av[m, u, h] bv[m, u, e] -> [H, E]."""
+    rows, rank_v, heads = av.shape
+    weights = p * av[:, 0] if rank_v == 1 else (p[:, None] * av).reshape(-1, heads)
+    weights, values = weights.astype(bv.dtype), bv.reshape(rows * rank_v, -1)
 
     def plain(weights: jax.Array, values: jax.Array) -> jax.Array:
-        return jnp.einsum("bnmh,bme->bnhe", weights, values, preferred_element_type=p.dtype)
+        return jnp.einsum("mh,me->he", weights, values, preferred_element_type=p.dtype)
 
-    if rows % _MIX_ROWS:
+    if rows * rank_v % _MIX_ROWS:
         return plain(weights, values)
 
     def in_chunks(weights: jax.Array, values: jax.Array) -> jax.Array:
         # CPU matmuls want [H, m], not [m, H]. The barrier keeps the transposition out of the
         # matmul, where it would turn into a slow strided read.
-        chunks = weights.reshape(batch, queries, -1, _MIX_ROWS, heads)
-        chunks = lax.optimization_barrier(chunks.swapaxes(3, 4))
-        values = values.reshape(batch, -1, _MIX_ROWS, values.shape[-1])
-        out = jnp.einsum("bnghm,bgme->bgnhe", chunks, values, preferred_element_type=p.dtype)
-        return out.sum(axis=1)
+        chunks = weights.reshape(-1, _MIX_ROWS, heads).swapaxes(1, 2)
+        values = values.reshape(-1, _MIX_ROWS, values.shape[-1])
+        out = jnp.einsum(
+            "ghm,gme->ghe",
+            lax.optimization_barrier(chunks),
+            values,
+            preferred_element_type=p.dtype,
+        )
+        return out.sum(axis=0)
 
     return lax.platform_dependent(weights, values, cpu=in_chunks, default=plain)
+
+
+def _vmap(f: Callable[..., Any], *args: Any) -> Any:
+    """``jax.vmap(f)(*args)``, but an axis of length one is dropped instead of carried along.
+
+    XLA's CPU backend fuses a chain of matmuls, reductions and exponentials only while all of
+    them are plain matrices; unit axes put reshapes between them.
+    """
+    if jax.tree.leaves(args)[0].shape[0] > 1:
+        return jax.vmap(f)(*args)
+    return jax.tree.map(lambda x: x[None], f(*jax.tree.map(lambda x: x[0], args)))
 
 
 def _floor(dtype: jnp.dtype) -> jax.Array:
@@ -332,19 +372,25 @@ def _check_query(aq: jax.Array, bq: jax.Array) -> None:
         raise ValueError(f"bq has shape {bq.shape}, needs {(*aq.shape[:3], 'D')}")
 
 
-def _check_cache(cache: TPACache, batch: int, heads: int, dim: int) -> None:
-    for name in ("ak", "bk", "av", "bv"):
+def _checked(cache: TPACache, batch: int, heads: int, dim: int) -> _Rows:
+    arrays = {}
+    for name in _Rows._fields:
         value = getattr(cache, name)
         if value is None or value.ndim != 4 or 0 in value.shape:
             got = "missing" if value is None else f"of shape {value.shape}"
             raise ValueError(f"cache.{name} is {got}, needs [B, M, R, .] with nothing empty")
-    rows = cache.bk.shape[1]
-    for name, last, rank in (
-        ("ak", heads, cache.bk.shape[2]),
-        ("bk", dim, cache.bk.shape[2]),
-        ("av", heads, cache.bv.shape[2]),
-        ("bv", cache.bv.shape[3], cache.bv.shape[2]),
-    ):
-        shape, needed = getattr(cache, name).shape, (batch, rows, rank, last)
+        arrays[name] = value
+    rows = _Rows(**arrays)
+    _, length, rank_k, _ = rows.bk.shape
+    rank_v, width = rows.bv.shape[2:]
+    lasts = {
+        "ak": (rank_k, heads),
+        "bk": (rank_k, dim),
+        "av": (rank_v, heads),
+        "bv": (rank_v, width),
+    }
+    for name, last in lasts.items():
+        shape, needed = arrays[name].shape, (batch, length, *last)
         if shape != needed:
             raise ValueError(f"cache.{name} has shape {shape}, needs {needed}")
+    return rows

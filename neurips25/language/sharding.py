@@ -8,7 +8,7 @@ from jax.sharding import PartitionSpec as P
 
 # (regular expression over the parameter's path, axes); the first match decides.
 T6_RULES = (
-    (r"(wte|lm_head)$", P("tensor", "fsdp")),  # [V, d]
+    (r"(wte|lm_head)$", P(("fsdp", "tensor"))),  # [V, d]
     (r"attn/wa_[qkv]$", P("fsdp", None, "tensor")),  # [d, R, H]
     (r"attn/w[bc]_\w+$", P("fsdp")),  # [d, R, D]
     (r"attn/a_[qkv]$", P(None, "tensor")),  # [R, H]

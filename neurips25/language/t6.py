@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import optax
 
 from neurips25.attention import AttentionConfig, init_cache, self_attention
-from neurips25.nn import SwiGLU, rms_norm, uniform_init
+from neurips25.nn import SwiGLU, constrain_batch, rms_norm, uniform_init
 
 IGNORE_INDEX = -1
 
@@ -79,6 +79,7 @@ class T6Block(nn.Module):
         cache: Any = None,
         decode: bool = False,
     ) -> tuple[jax.Array, Any]:
+        x = constrain_batch(x)
         attention = self_attention(self.cfg, name="attn")
         out = attention(rms_norm(x), positions, cache, decode)
         y, cache = (out, None) if cache is None else out
@@ -158,7 +159,7 @@ class T6LM(nn.Module):
                 caches.append(layer_cache)
         logits = jnp.einsum(
             "btd,vd->btv",
-            rms_norm(x),
+            rms_norm(constrain_batch(x)),
             head.astype(cfg.dtype),
             preferred_element_type=jnp.promote_types(cfg.dtype, jnp.float32),
         )

@@ -3,6 +3,7 @@
 from neurips25.nn.initializers import fan_in_uniform, uniform_init, xavier_uniform_bound
 from neurips25.nn.mlp import SwiGLU, swiglu
 from neurips25.nn.norms import RMSNorm, rms_norm
+from neurips25.nn.partition import constrain_batch
 from neurips25.nn.rope import RopeStyle, apply_rope, rope_frequencies
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "RopeStyle",
     "SwiGLU",
     "apply_rope",
+    "constrain_batch",
     "fan_in_uniform",
     "rms_norm",
     "rope_frequencies",

@@ -23,7 +23,7 @@ def swiglu(x: ArrayLike, w1: ArrayLike, w2: ArrayLike, w3: ArrayLike) -> jax.Arr
     Raises:
       ValueError: the shapes do not chain.
 
-    Source: arXiv:2002.05202; arXiv:2501.06425, sec. 3.5.
+    Source: arXiv:2002.05202.
     """
     x, w1, w2, w3 = jnp.asarray(x), jnp.asarray(w1), jnp.asarray(w2), jnp.asarray(w3)
     if w1.ndim != 2 or w1.shape[0] != x.shape[-1]:

@@ -5,7 +5,7 @@ With row vectors, the pair (u, v) at position t becomes
     (u cos φ + v sin φ, −u sin φ + v cos φ),   φ = t θ_j,   θ_j = base^(−2j/D),
 
 so that the inner product of a rotated query and a rotated key depends on their distance
-only. Sign and pairing follow arXiv:2501.06425, sec. 3.2 and appendix F.5, and the training
+only. Sign and pairing follow arXiv:2501.06425, appendix F.5, and the training
 code released with it.
 """
 

@@ -109,6 +109,10 @@ def make_train_step(
         raise ValueError(f"accumulate: needs at least 1, has {accumulate}")
 
     def step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
+        with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+            return take_step(state, batch)
+
+    def take_step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
         if (ema_decay is None) != (state.ema_params is None):
             raise ValueError(
                 f"ema_decay is {ema_decay}, the state has "

@@ -1,0 +1,88 @@
+"""Text for the T6 experiment: the default corpus, files, directories, token shards."""
+
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from neurips25 import data
+
+
+class Corpus(NamedTuple):
+    """Tokens of both splits and what made them.
+
+    Attributes:
+      train: arrays or shards of token ids.
+      validation: token ids.
+      tokenizer: None for token shards, whose vocabulary is not in the files.
+      vocab_size: number of ids, 0 when only the config can know it.
+      name: for records and tables.
+    """
+
+    train: tuple[np.ndarray | data.TokenShard, ...]
+    validation: np.ndarray | data.TokenShard
+    tokenizer: data.Tokenizer | None
+    vocab_size: int
+    name: str
+
+
+def load_corpus(config: ConfigDict) -> Corpus:
+    """Reads the corpus that ``config.data`` names.
+
+    Args:
+      config: the experiment's config.
+
+    Returns:
+      The corpus.
+
+    Raises:
+      ValueError: an unknown tokenizer, an empty or undecodable file, shards without a
+        validation split. The message names the file.
+      FileNotFoundError: no such path.
+    """
+    choice, path = config.data.tokenizer, config.data.path
+    if choice == "bin":
+        return _load_shards(path)
+    if choice == "byte":
+        tokenizer: data.Tokenizer = data.ByteTokenizer()
+        content = data.read_bytes(path) if path else data.python_reference_text()
+        tokens = data.ByteTokenizer().encode(content)
+    else:
+        text = data.read_text(path) if path else data.python_reference_text()
+        tokenizer = _tokenizer(choice, text)
+        tokens = tokenizer.encode(text)
+    train, validation = data.split_tokens(tokens, config.data.validation_fraction)
+    name = pathlib.Path(path).name if path else "Python language reference"
+    return Corpus((train,), validation, tokenizer, tokenizer.vocab_size, f"{name} ({choice})")
+
+
+def _tokenizer(choice: str, text: str) -> data.Tokenizer:
+    if choice == "char":
+        return data.CharTokenizer.from_text(text)
+    if choice.startswith("tiktoken:"):
+        return data.TiktokenTokenizer.from_name(choice.removeprefix("tiktoken:"))
+    if choice.endswith(".tiktoken"):
+        return data.TiktokenTokenizer.from_ranks_file(choice)
+    if choice.endswith(".json"):
+        return data.HuggingFaceTokenizer.from_file(choice)
+    raise ValueError(
+        f"config.data.tokenizer={choice!r} is not char, byte, bin, tiktoken:NAME, "
+        "a .tiktoken file or a tokenizer.json"
+    )
+
+
+def _load_shards(path: str) -> Corpus:
+    if not path:
+        raise ValueError(
+            "config.data.tokenizer is bin: --config.data.path=DIR must name the shards"
+        )
+    # Strict: a shard left out would change which tokens every later step sees.
+    shards = data.open_token_shards(path, strict=True)
+    validation = [s for s in shards if "_val_" in s.path.name]
+    train = tuple(s for s in shards if "_val_" not in s.path.name)
+    if not validation or not train:
+        raise ValueError(
+            f"{path}: needs *_val_*.bin and *_train_*.bin, has {[s.path.name for s in shards]}"
+        )
+    return Corpus(train, validation[0], None, 0, f"{pathlib.Path(path).name} (token shards)")

@@ -1,0 +1,58 @@
+import json
+import os
+
+import pytest
+from ml_collections import ConfigDict
+
+from experiments.workdir import WorkdirError, prepare_workdir
+
+
+def config(**changes):
+    c = ConfigDict({"model": {"n_layer": 4, "kinds": ("a", "b")}, "task": "train", "seed": 0})
+    c.model.update(changes)
+    return c
+
+
+def test_same_config_again_is_accepted(tmp_path):
+    path = prepare_workdir(tmp_path / "a" / "b", config())
+    assert json.loads((path / "config.json").read_text())["model"]["n_layer"] == 4
+    assert prepare_workdir(path, config()) == path
+
+
+def test_other_config_is_refused_with_the_difference_and_changes_nothing(tmp_path):
+    prepare_workdir(tmp_path, config())
+    before = (tmp_path / "config.json").read_bytes()
+    with pytest.raises(WorkdirError) as error:
+        prepare_workdir(tmp_path, config(n_layer=6))
+    assert "config.model.n_layer: 4 there, 6 asked for" in str(error.value)
+    assert "kinds" not in str(error.value)
+    assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_free_fields_may_change(tmp_path):
+    prepare_workdir(tmp_path, config(), ("task",))
+    other = config()
+    other.task = "generate"
+    prepare_workdir(tmp_path, other, ("task",))
+    with pytest.raises(WorkdirError, match=r"config\.task: 'train' there, 'generate' asked for"):
+        prepare_workdir(tmp_path, other)
+
+
+def test_damaged_config_file_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(WorkdirError, match=r"config\.json is damaged"):
+        prepare_workdir(tmp_path, config())
+
+
+def test_file_in_the_way_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WorkdirError, match=r"cannot use run directory .*file"):
+        prepare_workdir(tmp_path / "file", config())
+
+
+def test_directory_without_write_permission_is_named(tmp_path, monkeypatch):
+    # Root may write everywhere, so the permission is taken away by its answer.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(WorkdirError, match="no write permission"):
+        prepare_workdir(tmp_path, config())
+    assert not (tmp_path / "config.json").exists()
