@@ -10,7 +10,8 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "notebooks"
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.ipynb")), ids=lambda p: p.stem)
-def test_notebook(path):
+def test_notebook(path, monkeypatch):
+    monkeypatch.delenv("MPLBACKEND")  # the kernel shows figures inline
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(FOLDER)}})
     client.execute()

@@ -21,11 +21,11 @@ from jax.typing import ArrayLike
 
 from neurips25.attention.cache import TPACache
 
-# Logits that one block may form where the caller gives no block size: 4 MiB in float32. On CPU
+# Logits that one block may form where the caller gives no block size: 2 MiB in float32. On CPU
 # one block is the fastest form (a scan copies every block before its matmuls) until its
 # intermediates outgrow the last-level cache or, at 32 MiB, are returned to the system after
 # every call, so that each step pays for fresh pages.
-_BLOCK_LOGITS = 2**20
+_BLOCK_LOGITS = 2**19
 
 # Rows per small matmul with the values on CPU: [H, rows] and [rows, E] both fit in L1/L2.
 _MIX_ROWS = 256
@@ -63,7 +63,7 @@ def flash_tpa_decode(
       length: int, rows that may be seen: a scalar, [B], or [B, N] (query n of sequence b sees
         rows m < length[b, n]).
       block_size: rows per step of the scan; M need not be a multiple of it. One block, and no
-        scan, where it is M or more. None takes as many rows as form 2²⁰ logits (32768 rows of
+        scan, where it is M or more. None takes as many rows as form 2¹⁹ logits (16384 rows of
         32 heads for one query).
       mask: [B, N, M] added to the logits, −inf hides a row; None adds nothing.
 
@@ -257,9 +257,13 @@ def _decode(
 
     def block(start: ArrayLike, first: ArrayLike, size: int) -> Partial:
         """Rows start .. start + size − 1, of which those before ``first`` are done already."""
-        piece = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size, 1), cache)
+
+        def cut(x: jax.Array, axis: int) -> jax.Array:
+            return lax.dynamic_slice_in_dim(x, start, size, axis, allow_negative_indices=False)
+
+        piece = jax.tree.map(lambda x: cut(x, 1), cache)
         todo = start + jnp.arange(size) >= first
-        seen = jnp.where(todo, lax.dynamic_slice_in_dim(bias, start, size, 2), _floor(compute))
+        seen = jnp.where(todo, cut(bias, 2), _floor(compute))
 
         def sequence(query: Query, piece: _Rows, bias: jax.Array) -> Partial:
             return _vmap(lambda q, b: _attend(scores, q, piece, b), query, bias)

@@ -32,7 +32,11 @@ def swiglu(x: ArrayLike, w1: ArrayLike, w2: ArrayLike, w3: ArrayLike) -> jax.Arr
         raise ValueError(f"w2 has shape {w2.shape}, needs that of w1, {w1.shape}")
     if w3.ndim != 2 or w3.shape[0] != w1.shape[1]:
         raise ValueError(f"w3 has shape {w3.shape}, needs [{w1.shape[1]}, d_out]")
-    return (jax.nn.silu(x @ w1) * (x @ w2)) @ w3
+    # With one leading axis the gradients of the weights are plain matrix products, which on
+    # CPU are twice as fast as contractions over two axes.
+    rows = x.reshape(-1, x.shape[-1])
+    out = (jax.nn.silu(rows @ w1) * (rows @ w2)) @ w3
+    return out.reshape(*x.shape[:-1], w3.shape[1])
 
 
 class SwiGLU(linen.Module):

@@ -1,9 +1,19 @@
-"""Keeping activations split over the batch when parameters are split over devices."""
+"""What a layer can ask of the mesh it is traced for, and ask of it in turn."""
 
 import jax
 from jax.sharding import PartitionSpec
 
 BATCH_AXES = ("data", "fsdp")
+
+
+def is_partitioned() -> bool:
+    """Whether the code being traced runs on a mesh of several devices.
+
+    >>> is_partitioned()
+    False
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    return not mesh.empty and mesh.size > 1
 
 
 def constrain_batch(x: jax.Array) -> jax.Array:

@@ -1,7 +1,5 @@
 """The factor-based layers: decoding equals the forward pass, parameters and their start."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,12 +40,17 @@ VARIANTS = {
 TIME, MAX_LEN, PROMPT = 9, 12, 5
 
 
+def jitted(layer):
+    """``layer.apply`` as compiled functions of (variables, x, positions, cache)."""
+    return jax.jit(layer.apply, static_argnames="decode")
+
+
 def make_layer(variant, dtype=jnp.float64):
     """(module, its parameters with a random output projection, x, config)."""
     cfg = AttentionConfig(**SIZES | VARIANTS[variant], dtype=dtype)
     layer = self_attention(cfg)
     x = jax.random.normal(jax.random.key(1), (2, TIME, cfg.n_embd), dtype)
-    params = layer.init(jax.random.key(0), x)["params"]
+    params = jax.jit(layer.init)(jax.random.key(0), x)["params"]
     keys = jax.random.split(jax.random.key(2), len(params))
     # Parameters of order one, so that positions and tokens make a visible difference.
     params = {n: jax.random.normal(k, p.shape, dtype) for k, (n, p) in zip(keys, params.items())}
@@ -61,9 +64,9 @@ def make_layer(variant, dtype=jnp.float64):
 )
 def test_decoding_equals_the_forward_pass(x64, variant, dtype, atol):
     layer, params, x, cfg = make_layer(variant, dtype)
-    full = layer.apply(params, x)
+    apply = jitted(layer)
+    full = apply(params, x)
     scale = max(1.0, float(jnp.abs(full).max())) if dtype == jnp.float32 else 1.0
-    step = jax.jit(functools.partial(layer.apply, decode=True))
 
     cache = init_cache(cfg.attention, cfg, 2, MAX_LEN, dtype)
     assert sum(a.size for a in jax.tree.leaves(cache)) == (
@@ -72,13 +75,13 @@ def test_decoding_equals_the_forward_pass(x64, variant, dtype, atol):
     cache = jax.tree.map(lambda a: a + 7.0, cache)  # what was never written must not matter
     steps = []
     for t in range(TIME):
-        y, cache = step(params, x[:, t : t + 1], jnp.full((2, 1), t), cache)
+        y, cache = apply(params, x[:, t : t + 1], jnp.full((2, 1), t), cache, decode=True)
         steps.append(y)
     np.testing.assert_allclose(jnp.concatenate(steps, 1), full, atol=atol * scale, rtol=0)
 
-    y, cache = layer.apply(params, x[:, :PROMPT], cache=cache)
+    y, cache = apply(params, x[:, :PROMPT], cache=cache)
     np.testing.assert_allclose(y, full[:, :PROMPT], atol=atol * scale, rtol=0)
-    y, _ = step(params, x[:, PROMPT:], jnp.arange(PROMPT, TIME), cache)  # several at once
+    y, _ = apply(params, x[:, PROMPT:], jnp.arange(PROMPT, TIME), cache, decode=True)
     np.testing.assert_allclose(y, full[:, PROMPT:], atol=atol * scale, rtol=0)
 
 
@@ -88,19 +91,20 @@ def test_sequences_of_unequal_length_decode_together(x64, variant):
     lengths = np.array([6, 3])
     prompt = jnp.where(jnp.arange(6)[:, None] < lengths[:, None, None], x[:, :6], 99.0)
     cache = init_cache(cfg.attention, cfg, 2, MAX_LEN, jnp.float64)
-    _, cache = layer.apply(params, prompt, cache=cache)
-    full = layer.apply(params, x)
+    apply = jitted(layer)
+    _, cache = apply(params, prompt, cache=cache)
+    full = apply(params, x)
     for step in range(3):
         at = lengths + step
         new = x[np.arange(2), at][:, None]
-        y, cache = layer.apply(params, new, jnp.asarray(at)[:, None], cache, decode=True)
+        y, cache = apply(params, new, jnp.asarray(at)[:, None], cache, decode=True)
         np.testing.assert_allclose(y[:, 0], full[np.arange(2), at], atol=1e-10, rtol=0)
 
 
 @pytest.mark.parametrize("variant", ["tpa", "tpa_kvonly", "tpa_nc_a", "tpa_nc_b", "tpa3"])
 def test_future_tokens_have_exactly_no_influence(x64, variant):
     layer, params, x, _ = make_layer(variant)
-    grad = jax.grad(lambda x: jnp.square(layer.apply(params, x)[:, 4]).sum())(x)
+    grad = jax.jit(jax.grad(lambda x: jnp.square(layer.apply(params, x)[:, 4]).sum()))(x)
     assert float(jnp.abs(grad[:, 5:]).max()) == 0.0
     assert float(jnp.abs(grad[:, :5]).min()) > 0.0
 
@@ -112,11 +116,11 @@ def test_parameters_are_counted_and_start_as_the_identity_of_a_block(variant):
     cfg = AttentionConfig(**SIZES | VARIANTS[variant])
     layer = self_attention(cfg)
     x = jnp.ones((1, 3, cfg.n_embd))
-    params = layer.init(jax.random.key(0), x)["params"]
+    params = jax.jit(layer.init)(jax.random.key(0), x)["params"]
     count = sum(p.size for p in params.values())
     assert count == attention_param_count(cfg.attention, cfg)
     assert {p.dtype for p in params.values()} == {jnp.dtype("float32")}
-    assert float(jnp.abs(layer.apply({"params": params}, x)).max()) == 0.0
+    assert float(jnp.abs(jitted(layer)({"params": params}, x)).max()) == 0.0
 
 
 BOUNDS = {
@@ -128,7 +132,7 @@ BOUNDS = {
 @pytest.mark.parametrize("init", BOUNDS)
 def test_start_reaches_its_bound(init):
     cfg = AttentionConfig(n_embd=768, n_head=34, head_dim=64, init=init)
-    params = self_attention(cfg).init(jax.random.key(0), jnp.ones((1, 1, 768)))["params"]
+    params = jax.jit(self_attention(cfg).init)(jax.random.key(0), jnp.ones((1, 1, 768)))["params"]
     for name, published in BOUNDS[init].items():
         width, rank, out = params[name].shape
         bound = (6 / (width + rank * out)) ** 0.5
@@ -143,7 +147,7 @@ def test_start_reaches_its_bound(init):
 @pytest.mark.parametrize("init", ["paper", "repo"])
 def test_kvonly_queries_start_xavier_uniform(init):
     cfg = AttentionConfig(n_embd=768, n_head=22, head_dim=64, attention="tpa_kvonly", init=init)
-    params = self_attention(cfg).init(jax.random.key(0), jnp.ones((1, 1, 768)))["params"]
+    params = jax.jit(self_attention(cfg).init)(jax.random.key(0), jnp.ones((1, 1, 768)))["params"]
     bound = (6 / (768 + 22 * 64)) ** 0.5
     assert 0.99 * bound <= float(jnp.abs(params["wq"]).max()) <= bound
 
@@ -154,13 +158,14 @@ def test_half_precision_compute(variant, dtype):
     cfg = AttentionConfig(**SIZES | VARIANTS[variant], dtype=dtype)
     layer = self_attention(cfg)
     x = jax.random.normal(jax.random.key(1), (2, TIME, cfg.n_embd))
-    params = layer.init(jax.random.key(0), x)
+    params = jax.jit(layer.init)(jax.random.key(0), x)
     params["params"]["wo"] = jax.random.normal(jax.random.key(2), params["params"]["wo"].shape)
     cache = init_cache(cfg.attention, cfg, 2, MAX_LEN, dtype)
-    y, cache = layer.apply(params, x, cache=cache)
-    one, _ = layer.apply(params, x[:, -1:], jnp.array([TIME - 1]), cache, decode=True)
+    apply = jitted(layer)
+    y, cache = apply(params, x, cache=cache)
+    one, _ = apply(params, x[:, -1:], jnp.array([TIME - 1]), cache, decode=True)
     assert y.dtype == one.dtype == dtype
-    exact = self_attention(AttentionConfig(**SIZES | VARIANTS[variant])).apply(params, x)
+    exact = jitted(self_attention(AttentionConfig(**SIZES | VARIANTS[variant])))(params, x)
     for low, high in ((y, exact), (one, exact[:, -1:])):
         error = float(jnp.abs(low.astype(jnp.float32) - high).max())
         assert error <= 0.05 * float(jnp.abs(exact).max())
