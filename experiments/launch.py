@@ -150,8 +150,8 @@ def main(argv: Sequence[str]) -> None:
         if _DRY_RUN.value:
             _dry_run(experiment)
             return
-        if not _WORKDIR.value:
-            _fail("--workdir=DIR is required")
+        if _WORKDIR.value is None:
+            raise ValueError("--workdir=DIR is required")
         free = getattr(experiment, "FREE_FIELDS", ())
         workdir = prepare_workdir(_WORKDIR.value, config, free)
         experiment.run(config, workdir, make_mesh(sizes))

@@ -8,6 +8,7 @@ import pathlib
 from collections.abc import Sequence
 
 from neurips25.evidence import is_run_directory, render_html, render_markdown
+from neurips25.training import replace_text
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -28,15 +29,30 @@ def main(argv: Sequence[str] | None = None) -> None:
     out: pathlib.Path = args.out
     if out.suffix in (".md", ".html"):
         out = out.with_suffix("")
+    for path in write_report(args.workdir, out):
+        print(path)
+
+
+def write_report(workdirs: Sequence[pathlib.Path], out: pathlib.Path) -> list[pathlib.Path]:
+    """Writes ``out.md`` and ``out.html``.
+
+    Args:
+      workdirs: run directories.
+      out: path without suffix; its folder is made.
+
+    Returns:
+      The two files.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
     texts = {
-        ".md": render_markdown(args.workdir, relative_to=out.parent),
-        ".html": render_html(args.workdir),
+        ".md": render_markdown(workdirs, relative_to=out.parent),
+        ".html": render_html(workdirs),
     }
+    paths = []
     for suffix, text in texts.items():
-        path = out.with_name(out.name + suffix)
-        path.write_text(text, encoding="utf-8")
-        print(path)
+        paths.append(out.with_name(out.name + suffix))
+        replace_text(paths[-1], text)
+    return paths
 
 
 if __name__ == "__main__":

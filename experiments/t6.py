@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from experiments import t6_report, t6_tables
+from experiments.report import write_report
 from experiments.t6_data import Corpus, load_corpus
 from neurips25 import training
 from neurips25.attention import attention_param_count, cache_numbers_per_token
@@ -307,7 +308,7 @@ def generate_text(
         raise ValueError("config.generate.prompt is empty, needs at least one token")
     params = restore_params(config, cfg, workdir, kind, seed, mesh)
     out = generate(
-        cfg, params, prompt, np.array([prompt.shape[1]]), jax.random.key(seed),
+        cfg, params, jnp.asarray(prompt), jnp.array([prompt.shape[1]]), jax.random.key(seed),
         max_new_tokens=g.max_new_tokens, temperature=g.temperature,
         top_k=g.top_k or None, top_p=None if g.top_p == 1 else g.top_p,
         stop_token=corpus.tokenizer.end_of_text,
@@ -324,7 +325,9 @@ def decode_error(
     """
     cfg = model_config(config, kind, corpus.vocab_size)
     params = restore_params(config, cfg, workdir, kind, seed, mesh)
-    return t6_report.decode_error(cfg, params, np.asarray(corpus.validation[: cfg.block_size]))
+    tokens = corpus.validation
+    tokens = tokens if isinstance(tokens, np.ndarray) else tokens.tokens
+    return t6_report.decode_error(cfg, params, np.asarray(tokens[: cfg.block_size]))
 
 
 def _train_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> list[ClaimRecord]:
@@ -353,9 +356,17 @@ def _train_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> list[C
     t6_tables.write_cache_table(workdir)
     t6_tables.write_param_table(workdir)
     configs = {k: model_config(config, k, corpus.vocab_size) for k in config.kinds}
-    return t6_report.write_report(
+    records = t6_report.write_report(
         config, configs, corpus.name, results, errors, timings, workdir, _console
     )
+    sample = workdir / "samples" / f"{config.kinds[0]}.txt"
+    if sample.exists():
+        _console.rule(f"text by {config.kinds[0]}")
+        _console.print(sample.read_text(), markup=False, highlight=False)
+    _console.rule("report")
+    for path in write_report([workdir], workdir / "report"):
+        _console.print(str(path), soft_wrap=True)
+    return records
 
 
 def _eval_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> None:

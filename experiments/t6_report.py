@@ -13,9 +13,9 @@ from ml_collections import ConfigDict
 
 from experiments import t6_tables
 from experiments.benchmarks import decode
+from experiments.tables import print_table, write_csv
 from neurips25 import training
-from neurips25.attention import attention_param_count, cache_bytes, cache_numbers_per_token
-from neurips25.attention import init_cache
+from neurips25.attention import cache_bytes, cache_numbers_per_token, init_cache
 from neurips25.evidence import (
     ClaimRecord,
     ClaimType,
@@ -56,19 +56,19 @@ def decode_error(cfg: T6Config, params: Any, tokens: np.ndarray) -> float:
     Returns:
       max |difference| over the decoded positions, in logits.
     """
-    tokens = jnp.asarray(tokens, jnp.int32)[None]
-    length = tokens.shape[1]
+    window = jnp.asarray(tokens, jnp.int32)[None]
+    length = window.shape[1]
     half = length // 2
 
     @jax.jit
     def compare(params: Any) -> jax.Array:
         model = T6LM(cfg)
-        whole = model.apply({"params": params}, tokens)
+        whole = model.apply({"params": params}, window)
         cache = init_lm_cache(cfg, 1, length)
-        _, cache = model.apply({"params": params}, tokens[:, :half], cache)
+        _, cache = model.apply({"params": params}, window[:, :half], cache)
 
         def step(cache: Any, position: jax.Array) -> tuple[Any, jax.Array]:
-            token = jax.lax.dynamic_slice_in_dim(tokens, position, 1, axis=1)
+            token = jax.lax.dynamic_slice_in_dim(window, position, 1, axis=1)
             logits, cache = model.apply(
                 {"params": params}, token, cache, position[None, None], decode=True
             )
@@ -102,6 +102,9 @@ _VALIDATION_HEADER = (
     "attention", "heads", "parameters", "attention / 4d^2", "cached numbers per token and layer",
     "seeds", "nats/token", "s.e.", "perplexity", "bits/token", "seconds",
 )  # fmt: skip
+# On the terminal: what fits in 80 columns.
+_SHORT = {0: "kind", 2: "parameters", 4: "cached", 6: "nats", 7: "s.e.",
+          8: "ppl", 10: "seconds"}  # fmt: skip
 
 
 def _losses(config: ConfigDict, results: Sequence[Any]) -> dict[str, list[float]]:
@@ -162,13 +165,13 @@ def decode_timings(
         rows = json.loads(file.read_text())
     else:
         d = config.decode
-        rows = decode.measure(list(d.lengths), batch=d.batch_size, repeats=d.repeats)
+        rows = decode.measure(d.repeats, d.lengths, d.batch_size, decode.KINDS)
         file.parent.mkdir(exist_ok=True)
         training.replace_text(file, json.dumps(rows, indent=1) + "\n")
-    header, cells = decode.table(rows)
-    t6_tables.write_csv(workdir / "tables" / "decode_time.csv", header, cells)
+    cells = decode.table(rows)
+    write_csv(workdir / "tables" / "decode_time.csv", decode.HEADER, cells)
     if console is not None:
-        t6_tables.print_table(console, "Decode time of one attention layer", header, cells)
+        print_table(console, "Decode time of one attention layer", decode.HEADER, cells)
         decode.plot_times(rows, workdir / "figures" / "decode_time.png")
     return rows
 
@@ -320,7 +323,8 @@ def _cache_records(
             else Verdict.DOES_NOT_HOLD,
             note="Counted from the formulas. small to xl are the trained models (ranks 6, 2, 2), "
             "the decoding benchmark has ranks 16, 1, 1. Smaller than TPA's cache are those of: "
-            + "; ".join(larger) + ".",
+            + "; ".join(larger)
+            + ".",
         )
     )
     counts = {
@@ -363,7 +367,7 @@ def _exact_setting(common: Mapping[str, Any]) -> Setting:
 
 def _decode_records(timings: Sequence[Mapping[str, Any]], common: dict[str, Any]) -> list:
     longest = max(row["length"] for row in timings)
-    at = {row["kind"]: row["seconds"] for row in timings if row["length"] == longest}
+    at = {row["kind"]: row["median_ms"] for row in timings if row["length"] == longest}
     records = []
     for other, paper in (("mha", 11.1), ("gqa", 1.47), ("mla", 1.49), ("mqa", 0.64)):
         ratio = at[other] / at["tpa"]
@@ -419,8 +423,9 @@ def write_report(
     losses = _losses(config, results)
     rows = _validation_rows(config, configs, results)
     tables = workdir / "tables"
-    t6_tables.write_csv(tables / "validation.csv", _VALIDATION_HEADER, rows)
-    t6_tables.print_table(console, f"Validation loss on {corpus}", _VALIDATION_HEADER, rows)
+    write_csv(tables / "validation.csv", _VALIDATION_HEADER, rows)
+    title = f"Validation loss on {corpus}, {len(config.seeds)} seed(s)"
+    print_table(console, title, list(_SHORT.values()), [[r[i] for i in _SHORT] for r in rows])
     if len(config.kinds) > 1:
         pairs = ordering_table(losses, paired=True)
         header = ("lower loss", "higher loss", "difference", "s.e.", "beyond 2 s.e.")
@@ -429,10 +434,11 @@ def write_report(
              "yes" if p.beyond_noise else "no"]
             for p in pairs
         ]  # fmt: skip
-        t6_tables.write_csv(tables / "orderings.csv", header, cells)
-        t6_tables.print_table(console, "Which orders are beyond noise", header, cells)
-    header, cells = decode.table(timings)
-    t6_tables.print_table(console, "Decode time of one attention layer", header, cells)
+        write_csv(tables / "orderings.csv", header, cells)
+        print_table(console, "Which orders are beyond noise", header, cells)
+    longest = [row for row in timings if row["length"] == max(r["length"] for r in timings)]
+    title = f"One decoding step over {longest[0]['length']} cached tokens, this machine"
+    print_table(console, title, decode.HEADER[:6], [c[:6] for c in decode.table(longest)])
     _figures(config, configs, results, timings, workdir / "figures")
     common: dict[str, Any] = {
         "method": "tpa",

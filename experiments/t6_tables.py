@@ -1,17 +1,16 @@
 """Cache and parameter tables of the paper's four model sizes, from shapes alone."""
 
-import csv
+import functools
 import math
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import rich.console
-import rich.table
 
 from configs.t6 import get_config
+from experiments.tables import print_table, write_csv
 from neurips25.attention import attention_param_count, cache_bytes, cache_numbers_per_token
 from neurips25.language import T6LM, T6Config
 
@@ -30,36 +29,18 @@ RELEASED_PARAMETERS = {
 }
 
 
-def paper_model(size: str, kind: str) -> T6Config:
+def paper_model(size: str, kind: Any) -> T6Config:
     """The model of one of the paper's sizes."""
     config = get_config(SIZES[size])
     return T6Config(**config.model, **config.attention[kind], attention=kind)
 
 
+@functools.cache
 def parameter_count(cfg: T6Config) -> int:
     """Parameters of a model, counted on its shapes; nothing is allocated."""
     tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
     shapes = jax.eval_shape(T6LM(cfg).init, jax.random.key(0), tokens)
     return sum(math.prod(p.shape) for p in jax.tree.leaves(shapes["params"]))
-
-
-def write_csv(path: pathlib.Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Writes a table that the report shows."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as f:
-        csv.writer(f).writerows([header, *rows])
-
-
-def print_table(
-    console: rich.console.Console, title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]
-) -> None:
-    """Prints a table, numbers to the right."""
-    table = rich.table.Table(title=title)
-    for i, name in enumerate(header):
-        table.add_column(name, justify="right" if i else "left")
-    for row in rows:
-        table.add_row(*(str(cell) for cell in row))
-    console.print(table)
 
 
 def cache_rows() -> list[list[Any]]:

@@ -4,25 +4,20 @@
 
 All variants hold the same parameters, see the same batch and must agree on the loss before
 anything is timed. The model is the scaled-down setting (4 layers of width 128, 16 sequences of
-128 characters, float32, AdamW with clipping). Each number of threads is measured in a process of
-its own. The floor is the step's matmul FLOPs at the rate of a 1024^3 matmul measured beside it.
+128 characters, float32, AdamW with clipping). The floor is the step's matmul FLOPs (those that
+recomputing attention adds included) at the rate of a 1024^3 matmul measured beside it.
 PyTorch is left out where it is not installed (``pip install neurips25[bench]``).
 """
 
-import argparse
-import csv
-import json
-import os
 import pathlib
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-KINDS: dict[str, dict[str, int]] = {
+from experiments.benchmarks import harness
+
+KINDS: dict[str, dict[str, Any]] = {
     "tpa": {"n_head": 16, "rank_q": 4, "rank_k": 2, "rank_v": 2},
     "mha": {"n_head": 8},
 }
@@ -31,7 +26,7 @@ LR, CLIP, BETAS, DECAY = 1e-3, 1.0, (0.9, 0.95), 0.1
 Step = Callable[[], float]
 
 
-def model_config(kind: str) -> Any:
+def model_config(kind: Any) -> Any:
     """The model that all variants implement."""
     from neurips25.language import T6Config
 
@@ -173,14 +168,14 @@ def flax_peer(kind: str) -> Step:
     return run
 
 
-def torch_peer(kind: str, threads: int, compiled: bool) -> Step:
+def torch_peer(kind: str, compiled: bool) -> Step:
     """The same model in PyTorch with ``scaled_dot_product_attention`` and fused AdamW."""
     import torch
     import torch.nn.functional as F
 
     from neurips25.language import t6_params_to_torch
 
-    torch.set_num_threads(threads)
+    torch.set_num_threads(harness.cpu_count())
     cfg = model_config(kind)
     heads = cfg.n_head
     weights = {
@@ -242,112 +237,81 @@ def torch_peer(kind: str, threads: int, compiled: bool) -> Step:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(list(weights.values()), CLIP)
         optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     return run
 
 
-def variants(kind: str, threads: int) -> dict[str, Step]:
+def variants(kind: str) -> dict[str, Step]:
     """All variants that can run here."""
     steps = {"ours": ours(kind), "flax": flax_peer(kind)}
     try:
         import torch  # noqa: F401
     except ImportError:
         return steps
-    steps["torch"] = torch_peer(kind, threads, False)
-    steps["torch_compile"] = torch_peer(kind, threads, True)
+    steps["torch"] = torch_peer(kind, False)
+    steps["torch_compile"] = torch_peer(kind, True)
     return steps
 
 
-def measure(threads: int, repeats: int) -> list[dict[str, Any]]:
-    """Times every variant in this process on ``threads`` CPUs, interleaved.
+def measure(repeats: int = 20) -> list[harness.Row]:
+    """Times every variant in this process, interleaved.
 
     Returns:
       One row per kind and variant.
 
     Raises:
-      RuntimeError: the variants do not compute the same loss.
+      RuntimeError: the variants do not compute the same losses.
     """
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     import jax
 
-    from experiments.benchmarks.decode import matmul_rate
     from neurips25.language import T6LM, cross_entropy
     from neurips25.training import count_flops
 
-    rows = []
+    rows: list[harness.Row] = []
+    rate = harness.matmul_rate()
     for kind in KINDS:
-        steps = variants(kind, threads)
-        losses = {name: [step() for _ in range(3)] for name, step in list(steps.items())}
+        steps = variants(kind)
+        losses = {name: [step() for _ in range(3)] for name, step in steps.items()}
         for name, loss in losses.items():
             if not np.allclose(loss, losses["ours"], rtol=1e-4):
                 raise RuntimeError(f"{kind}: {name} has losses {loss}, ours {losses['ours']}")
-        times: dict[str, list[float]] = {name: [] for name in steps}
-        rate = 0.0
-        for _ in range(repeats):
-            for name, step in steps.items():
-                start = time.perf_counter()
-                step()
-                times[name].append(1e3 * (time.perf_counter() - start))
-            rate = max(rate, matmul_rate(2))
+        times = harness.time_interleaved(steps, repeats)
         batch = make_batch()
 
-        def loss(params: Any, kind: str = kind, batch: Any = batch) -> jax.Array:
+        def model_loss(params: Any, kind: str = kind, batch: Any = batch) -> jax.Array:
             logits = T6LM(model_config(kind)).apply({"params": params}, batch["tokens"])
             return cross_entropy(logits, batch["targets"])[0]
 
-        flops = count_flops(jax.grad(loss), make_params(kind))
+        flops = count_flops(jax.grad(model_loss), make_params(kind))
         for name in steps:
+            median = 1e3 * float(np.median(times[name]))
             rows.append({
-                "threads": threads, "kind": kind, "variant": name,
-                "median_ms": float(np.median(times[name])), "best_ms": min(times[name]),
-                "over_ours": float(np.median(times[name]) / np.median(times["ours"])),
+                "kind": kind, "variant": name, "median_ms": median,
+                "best_ms": 1e3 * min(times[name]),
+                "over_ours": median / (1e3 * float(np.median(times["ours"]))),
                 "gflop": flops / 1e9, "matmul_gflop_s": rate / 1e9,
-                "floor_ms": 1e3 * flops / rate,
-                "over_floor": float(np.median(times[name]) / (1e3 * flops / rate)),
+                "floor_ms": 1e3 * flops / rate, "over_floor": median / (1e3 * flops / rate),
             })  # fmt: skip
     return rows
 
 
-def main() -> None:
-    """Measures in one process per number of threads, prints a table, writes a CSV."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/bench-train-step"))
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    if args.worker:
-        print(json.dumps(measure(args.worker, args.repeats)))
-        return
-    rows = []
-    for threads in args.threads:
-        command = [sys.executable, "-m", "experiments.benchmarks.train_step",
-                   f"--worker={threads}", f"--repeats={args.repeats}"]  # fmt: skip
-        done = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, text=True,
-            env=os.environ | {"OMP_NUM_THREADS": str(threads)},
-        )  # fmt: skip
-        rows += json.loads(done.stdout.splitlines()[-1])
-    args.out.mkdir(parents=True, exist_ok=True)
-    with (args.out / "train_step.csv").open("w", newline="") as f:
-        writer = csv.DictWriter(f, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    from rich.console import Console
+HEADER = ("kind", "threads", "variant", "median ms", "best ms", "x ours", "floor ms", "x floor")
 
-    from experiments.t6_tables import print_table
 
+def report(rows: list[harness.Row], out: pathlib.Path) -> None:
+    """Prints the table and writes the CSV."""
+    harness.write_rows(out / "train_step.csv", rows)
     cells = [
-        [r["threads"], r["kind"], r["variant"], f"{r['median_ms']:.1f}", f"{r['best_ms']:.1f}",
+        [r["kind"], r["threads"], r["variant"], f"{r['median_ms']:.1f}", f"{r['best_ms']:.1f}",
          f"{r['over_ours']:.2f}", f"{r['floor_ms']:.1f}", f"{r['over_floor']:.2f}"]
         for r in rows
     ]  # fmt: skip
-    header = ("threads", "kind", "variant", "median ms", "best ms", "x ours", "floor ms", "x floor")
-    print_table(Console(), "One training step", header, cells)
-    print(f"wrote {args.out / 'train_step.csv'}")
+    harness.show("One training step", HEADER, cells)
+    print(f"wrote {out / 'train_step.csv'}")
 
 
 if __name__ == "__main__":
-    main()
+    harness.main_for(
+        "experiments.benchmarks.train_step", measure, report, "runs/bench-train-step", {}
+    )

@@ -60,8 +60,8 @@ def softmax_attention(
     arrays = (rows, keys, values, mask) if per_sequence else (rows, keys, values)
 
     def attend(arrays: tuple[jax.Array, ...]) -> jax.Array:
-        visible = arrays[3] if per_sequence else mask
-        return _attend_sequence(*arrays[:3], visible, scale)
+        q, k, v, *own = arrays
+        return _attend_sequence(q, k, v, own[0] if own else mask, scale)
 
     def together(*arrays: jax.Array) -> jax.Array:
         return jax.vmap(attend)(arrays)

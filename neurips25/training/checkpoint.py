@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 
 from neurips25.training.mesh import path_name
 from neurips25.training.state import TrainState
@@ -239,8 +240,7 @@ def checkpoint_tree(
             f", steps there: {steps}"
         )
     path = root / str(steps[-1] if step is None else step) / "state"
-    metadata = ocp.StandardCheckpointer().metadata(path)
-    tree = metadata.item_metadata.tree
+    tree = ocp.StandardCheckpointHandler().metadata(epath.Path(path)).tree
     return {
         path_name(p): jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
         for p, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
