@@ -103,7 +103,7 @@ def get_config(preset: str = "cpu") -> ConfigDict:
         }
     )
     # Batches per evaluation during training; the final evaluation reads the whole split.
-    config.eval = ConfigDict({"batches": 20, "batch_size": 64, "final_batches": 0})
+    config.eval = ConfigDict({"batches": 8, "batch_size": 64, "final_batches": 0})
 
     # Decode time of one attention layer against the length of its cache.
     config.decode = ConfigDict(

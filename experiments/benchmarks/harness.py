@@ -22,6 +22,9 @@ import rich.console
 
 Row = dict[str, Any]
 
+# All variants of a benchmark run with the same allocator settings, those of the Makefile.
+_HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+
 
 def cpu_count() -> int:
     """CPUs that this process may run on."""
@@ -137,7 +140,7 @@ def main_for(
         os.sched_setaffinity(0, sorted(everything)[:count])  # the subprocess inherits it
         done = subprocess.run(
             command, check=True, stdout=subprocess.PIPE, text=True,
-            env=os.environ | {"OMP_NUM_THREADS": str(count)},
+            env=_HUGE_PAGES | os.environ | {"OMP_NUM_THREADS": str(count)},
         )  # fmt: skip
         os.sched_setaffinity(0, everything)
         rows += [{"threads": count, **row} for row in json.loads(done.stdout.splitlines()[-1])]
