@@ -51,7 +51,9 @@ def get_config(preset: str = "cpu") -> ConfigDict:
             "block_size": 128,  # training context in tokens
             "vocab_size": 0,  # 0: from the tokenizer
             "rope_base": 1e4,
-            "init": "paper",  # or "repo", the released code's bounds
+            # Bounds of the TPA factors at the start: "repo" are those of the released code, which
+            # trained the paper's models; "paper" are those that its text states.
+            "init": "repo",
             "dtype": "float32",  # of the computation; parameters stay float32
             "scan_layers": False,  # one compiled block for all layers
             "remat": False,  # recompute activations in the backward pass
