@@ -10,12 +10,14 @@ token shards, and is checked here by --dry_run):
     smoke         every part at toy size                                   < 1 min
     demo          TPA and MHA, one seed                                    < 4 min
     cpu           six kinds, three seeds, 1000 steps                       < 40 min
+    variants      TPA's ranks, its two starts, non-contextual and third order  < 40 min
     paper         124M parameters; also paper_medium, paper_large, paper_xl (1.55B)
 """
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
-PRESETS = ("smoke", "demo", "cpu", "paper", "paper_medium", "paper_large", "paper_xl")
+PRESETS = ("smoke", "demo", "cpu", "variants", "paper", "paper_medium", "paper_large", "paper_xl")
 
 
 def get_config(preset: str = "cpu") -> ConfigDict:
@@ -55,6 +57,14 @@ def get_config(preset: str = "cpu") -> ConfigDict:
             # trained the paper's models; "paper" are those that its text states.
             "init": "repo",
             "dtype": "float32",  # of the computation; parameters stay float32
+            "rope_style": "half",  # or "interleaved"
+            "rope_dtype": placeholder(str),  # rounds cos and sin; the released code: bfloat16
+            "rope_fraction": 1.0,  # share of the features that is rotated
+            "rope_decay": 1.0,
+            "groupnorm": False,  # RMSNorm of each head's output
+            "head_activation": "identity",  # of the head-side factors: identity, sigmoid, softmax
+            "ffn_hidden": 0,  # 0: floor(8 n_embd / 3)
+            "tie_embeddings": True,
             "scan_layers": False,  # one compiled block for all layers
             "remat": False,  # recompute activations in the backward pass
         }
@@ -69,9 +79,20 @@ def get_config(preset: str = "cpu") -> ConfigDict:
             "mla": {"n_head": 11, "kv_latent_dim": 32, "q_latent_dim": 64, "rope_head_dim": 8},
             "tpa": {"n_head": 16, "rank_q": 4, "rank_k": 2, "rank_v": 2},
             "tpa_kvonly": {"n_head": 12, "rank_k": 2, "rank_v": 2},
-            "tpa_nc_a": {"n_head": 16, "rank_q": 4, "rank_k": 2, "rank_v": 2},
-            "tpa_nc_b": {"n_head": 16, "rank_q": 4, "rank_k": 2, "rank_v": 2},
-            "tpa3": {"n_head": 16, "rank_q": 4, "rank_k": 2, "rank_v": 2, "factor_dim_b": 4},
+            # TPA again, for questions of its own: ranks at fixed heads, the start of the text.
+            "tpa_rank1": {"attention": "tpa", "n_head": 16, "rank_q": 4, "rank_k": 1, "rank_v": 1},
+            "tpa_rank4": {"attention": "tpa", "n_head": 16, "rank_q": 4, "rank_k": 4, "rank_v": 4},
+            "tpa_paper_init": {
+                "attention": "tpa",
+                "n_head": 16,
+                "rank_q": 4,
+                "rank_k": 2,
+                "rank_v": 2,
+                "init": "paper",
+            },
+            "tpa_nc_a": {"n_head": 24, "rank_q": 4, "rank_k": 2, "rank_v": 2},
+            "tpa_nc_b": {"n_head": 21, "rank_q": 4, "rank_k": 2, "rank_v": 2},
+            "tpa3": {"n_head": 19, "rank_q": 4, "rank_k": 2, "rank_v": 2, "factor_dim_b": 4},
         }
     )
 
@@ -144,6 +165,17 @@ def get_config(preset: str = "cpu") -> ConfigDict:
         config.kinds = ("tpa", "mha")
         config.train.update({"steps": 500, "checkpoint_every": 100})
         config.decode.update({"lengths": (2048, 4096, 8192, 16384), "repeats": 7})
+    elif preset == "variants":
+        config.seeds = (0, 1)
+        config.kinds = (
+            "tpa",
+            "tpa_rank1",
+            "tpa_rank4",
+            "tpa_paper_init",
+            "tpa_nc_a",
+            "tpa_nc_b",
+            "tpa3",
+        )
     elif preset.startswith("paper"):
         _paper_sizes(config, preset.removeprefix("paper").lstrip("_") or "small")
     return config
@@ -175,8 +207,14 @@ def _paper_sizes(config: ConfigDict, size: str) -> None:
     config.attention.mla.update(
         {"kv_latent_dim": latents[0], "q_latent_dim": latents[1], "rope_head_dim": 32}
     )
-    for kind in ("tpa", "tpa_nc_a", "tpa_nc_b", "tpa3"):
+    for kind in [k for k in config.attention if k.startswith("tpa") and k != "tpa_kvonly"]:
         config.attention[kind].update({"n_head": heads[-1], "rank_q": 6})
+    # Not in the paper's table: the nearest heads at the same budget.
+    matched = {
+        "small": (38, 42, 39), "medium": (54, 55, 53), "large": (70, 69, 67), "xl": (90, 86, 84),
+    }[size]  # fmt: skip
+    for kind, n_head in zip(("tpa_nc_a", "tpa_nc_b", "tpa3"), matched):
+        config.attention[kind].n_head = n_head
     config.attention.tpa3.factor_dim_b = 8
     config.data.tokenizer = "bin"
     config.train.update(

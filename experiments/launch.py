@@ -21,9 +21,10 @@ from absl import app, flags
 from absl import logging as absl_logging
 from ml_collections import config_flags
 
-from experiments.workdir import WorkdirError, prepare_workdir
+from experiments.workdir import WorkdirError
 from neurips25.training import (
     CheckpointError,
+    InputEndedError,
     Interrupted,
     NonFiniteError,
     count_flops,
@@ -31,7 +32,10 @@ from neurips25.training import (
     parse_mesh,
 )
 
-_CONFIG = config_flags.DEFINE_config_file("config", help_string="configs/METHOD.py:PRESET")
+try:
+    _CONFIG = config_flags.DEFINE_config_file("config", help_string="configs/METHOD.py:PRESET")
+except flags.Error as flag_error:  # defining it reads flag files already
+    sys.exit(f"error: {flag_error}")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run directory; an existing one resumes.")
 _MESH = flags.DEFINE_string(
     "mesh", "", "Devices per axis, such as data:4,fsdp:2,tensor:1. Empty: all on data."
@@ -46,7 +50,9 @@ _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Which of them this is.")
 
 _TRACEBACK = flags.DEFINE_bool("traceback", False, "Show where an error arose.")
 
-_USER_ERRORS = (WorkdirError, CheckpointError, NonFiniteError, OSError, ValueError)
+_USER_ERRORS = (
+    WorkdirError, CheckpointError, NonFiniteError, InputEndedError, OSError, ValueError,
+)  # fmt: skip
 
 
 def _fail(message: str) -> None:
@@ -58,9 +64,11 @@ def _field_error(argv: Sequence[str], error: Exception) -> str:
     text = str(error.args[0] if error.args else error).strip("'\"").replace("\\n", "; ")
     text = text.replace("\\'", "'")
     bad = re.search(r"--config\.([\w.]+)=(.*?): ", text)
-    source = next((a.split("=", 1)[1] for a in argv if a.startswith("--config=")), None)
-    if bad is None or source is None:
-        return text
+    source = next((a.split("=", 1)[1] for a in argv if a.startswith("--config=")), "")
+    if "Traceback" in text:  # raised by the config file itself: its last line says why
+        return f"{source}: {text.strip().splitlines()[-1]}"
+    if isinstance(error, OSError) or bad is None:
+        return " ".join(text.split())
     path, _, preset = source.partition(":")
     field = runpy.run_path(path)["get_config"](*([preset] if preset else []))
     for name in bad[1].split("."):
@@ -91,6 +99,7 @@ def parse_flags(argv: Sequence[str]) -> list[str]:
     Returns:
       The positional arguments. Exits with status 2 on any error.
     """
+    args = list(argv[1:])
     try:
         args = flags.FLAGS.read_flags_from_files(list(argv[1:]), force_gnu=True)
         joined: list[str] = []
@@ -100,7 +109,11 @@ def parse_flags(argv: Sequence[str]) -> list[str]:
             else:
                 joined.append(arg)
         args = sorted(joined, key=lambda a: not a.startswith("--config="))
-        return flags.FLAGS([argv[0], *args])
+        sys.argv = [argv[0], *args]  # where config_flags looks for overrides
+        rest = flags.FLAGS(sys.argv)
+        if _CONFIG.value is not None:
+            _CONFIG.value.lock()  # a file that failed to load reports it only when used
+        return rest
     except (flags.Error, AttributeError, KeyError, TypeError, ValueError, OSError) as error:
         _fail(_field_error(args, error))
         raise AssertionError from error
@@ -137,12 +150,12 @@ def main(argv: Sequence[str]) -> None:
         _fail(f"unexpected arguments: {' '.join(argv[1:])}")
     if _CONFIG.value is None:
         _fail("--config=configs/METHOD.py:PRESET is required")
-    config = _CONFIG.value.lock()
+    config = _CONFIG.value
     absl_logging.set_verbosity(absl_logging.WARNING)
     logging.getLogger("neurips25").setLevel(logging.INFO)
     try:
         sizes = parse_mesh(_MESH.value)
-        if sizes and not _COORDINATOR.value:
+        if sizes and not (_COORDINATOR.value or _DISTRIBUTED.value):
             # Virtual devices, so that any mesh can be tried on a CPU; other platforms ignore it.
             jax.config.update("jax_num_cpu_devices", math.prod(sizes.values()))
         _join_processes()
@@ -152,9 +165,7 @@ def main(argv: Sequence[str]) -> None:
             return
         if _WORKDIR.value is None:
             raise ValueError("--workdir=DIR is required")
-        free = getattr(experiment, "FREE_FIELDS", ())
-        workdir = prepare_workdir(_WORKDIR.value, config, free)
-        experiment.run(config, workdir, make_mesh(sizes))
+        experiment.run(config, _WORKDIR.value, make_mesh(sizes))
     except Interrupted as stop:
         print(f"{stop}; the same command goes on from there", file=sys.stderr)
     except _USER_ERRORS as error:

@@ -7,8 +7,8 @@ import argparse
 import pathlib
 from collections.abc import Sequence
 
+from neurips25.data import replace_text
 from neurips25.evidence import is_run_directory, render_html, render_markdown
-from neurips25.training import replace_text
 
 
 def main(argv: Sequence[str] | None = None) -> None:

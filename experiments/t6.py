@@ -13,15 +13,17 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import rich.console
+import safetensors.numpy
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from experiments import t6_report, t6_tables
 from experiments.report import write_report
-from experiments.t6_data import Corpus, load_corpus
+from experiments.t6_data import Corpus, check_corpus, load_corpus
+from experiments.workdir import prepare_workdir
 from neurips25 import training
 from neurips25.attention import attention_param_count, cache_numbers_per_token
-from neurips25.data import TokenBatches, evaluation_windows
+from neurips25.data import TokenBatches, evaluation_windows, replace_text, replaced_file
 from neurips25.evidence import ClaimRecord
 from neurips25.language import (
     T6_RULES,
@@ -67,7 +69,7 @@ def model_config(config: ConfigDict, kind: str, vocab_size: int) -> T6Config:
 
     Args:
       config: the experiment's config.
-      kind: one of ``config.attention``.
+      kind: one of ``config.attention``; the name of its attention unless it says another.
       vocab_size: of the tokenizer; used where ``config.model.vocab_size`` is 0.
 
     Returns:
@@ -81,7 +83,7 @@ def model_config(config: ConfigDict, kind: str, vocab_size: int) -> T6Config:
             f"config.kinds: unknown attention kind {kind!r}, the kinds are "
             f"{', '.join(sorted(config.attention))}"
         )
-    fields = {**config.model, **config.attention[kind], "attention": kind}
+    fields = {"attention": kind, **config.model, **config.attention[kind]}
     fields["vocab_size"] = fields["vocab_size"] or vocab_size
     return T6Config(**fields)
 
@@ -149,7 +151,8 @@ class Evaluator:
 
         @jax.jit
         def total(params: Any, batch: Any) -> tuple[jax.Array, jax.Array]:
-            logits = T6LM(cfg).apply({"params": params}, batch["tokens"])
+            with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+                logits = T6LM(cfg).apply({"params": params}, batch["tokens"])
             mean, count = cross_entropy(logits, batch["targets"])
             return mean * count, count
 
@@ -164,8 +167,7 @@ class Evaluator:
         """Loss on the same ``config.eval.batches`` random batches each time."""
         batches = TokenBatches(
             (self._corpus.validation,), self._sizes.batch_size, self._cfg.block_size,
-            seed=_EVAL_SEED, process_index=jax.process_index(),
-            process_count=jax.process_count(), vocab_size=self._cfg.vocab_size,
+            _EVAL_SEED, *training.data_shard(self._mesh), vocab_size=self._cfg.vocab_size,
         )  # fmt: skip
         loss, _ = self._mean(
             state.params, (batches.batch_at(i) for i in range(self._sizes.batches))
@@ -174,10 +176,10 @@ class Evaluator:
 
     def full(self, params: Any) -> tuple[float, int]:
         """Exact token mean over the split, or over its first ``final_batches`` batches."""
+        index, count = training.data_shard(self._mesh)
         windows = evaluation_windows(
             self._corpus.validation, self._cfg.block_size, self._sizes.batch_size,
-            process_index=jax.process_index(), process_count=jax.process_count(),
-            vocab_size=self._cfg.vocab_size,
+            process_index=index, process_count=count, vocab_size=self._cfg.vocab_size,
         )  # fmt: skip
         limit = self._sizes.final_batches
         return self._mean(params, (b for i, b in enumerate(windows) if not limit or i < limit))
@@ -230,9 +232,8 @@ def train_one(
         return Result(**json.loads(file.read_text()))
     cfg = model_config(config, kind, corpus.vocab_size)
     batches = TokenBatches(
-        corpus.train, config.train.batch_size, cfg.block_size, seed=_DATA_SEED + seed,
-        process_index=jax.process_index(), process_count=jax.process_count(),
-        vocab_size=cfg.vocab_size,
+        corpus.train, config.train.batch_size, cfg.block_size, _DATA_SEED + seed,
+        *training.data_shard(mesh), vocab_size=cfg.vocab_size,
     )  # fmt: skip
     state = training.create_state(
         init_fn(cfg), transform(config), jax.random.key(seed), mesh=mesh, rules=T6_RULES
@@ -273,14 +274,14 @@ def train_one(
         loss=loss,
         tokens=tokens,
         parameters=sum(p.size for p in jax.tree.leaves(state.params)),
-        attention_parameters=attention_param_count(kind, cfg),
-        cache_numbers=cache_numbers_per_token(kind, cfg),
+        attention_parameters=attention_param_count(cfg.attention, cfg),
+        cache_numbers=cache_numbers_per_token(cfg.attention, cfg),
         seconds=seconds,
         curve=curve,
     )
     if jax.process_index() == 0:
         file.parent.mkdir(exist_ok=True)
-        training.replace_text(file, json.dumps(result._asdict()) + "\n")
+        replace_text(file, json.dumps(result._asdict()) + "\n")
         _console.print(
             f"{name:18} validation loss {loss:.4f} nats/token, {result.parameters:,} parameters, "
             f"{seconds:.0f} s"
@@ -330,10 +331,24 @@ def decode_error(
     return t6_report.decode_error(cfg, params, np.asarray(tokens[: cfg.block_size]))
 
 
-def _train_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> list[ClaimRecord]:
-    corpus = load_corpus(config)
-    for kind in config.kinds:  # a misspelt kind or size fails before any training
+def _check_sizes(config: ConfigDict, corpus: Corpus, mesh: Mesh) -> None:
+    # What would fail after hours of training must fail before it.
+    for kind in config.kinds:
         model_config(config, kind, corpus.vocab_size)
+    ways = mesh.shape["data"] * mesh.shape["fsdp"]
+    for name, rows in (
+        ("train.batch_size", config.train.batch_size),
+        ("eval.batch_size", config.eval.batch_size),
+    ):
+        if rows % ways:
+            raise ValueError(
+                f"config.{name}={rows} does not divide by the {ways} devices on data x fsdp"
+            )
+
+
+def _train_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> list[ClaimRecord]:
+    corpus = _trained_corpus(config, workdir)
+    _check_sizes(config, corpus, mesh)
     results = [
         train_one(config, corpus, kind, seed, workdir, mesh)
         for seed in config.seeds
@@ -352,7 +367,7 @@ def _train_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> list[C
         (workdir / "samples").mkdir(exist_ok=True)
         for kind in config.kinds:
             text = generate_text(config, corpus, workdir, mesh, kind, first)
-            training.replace_text(workdir / "samples" / f"{kind}.txt", text)
+            replace_text(workdir / "samples" / f"{kind}.txt", text)
     t6_tables.write_cache_table(workdir)
     t6_tables.write_param_table(workdir)
     configs = {k: model_config(config, k, corpus.vocab_size) for k in config.kinds}
@@ -369,8 +384,14 @@ def _train_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> list[C
     return records
 
 
-def _eval_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> None:
+def _trained_corpus(config: ConfigDict, workdir: pathlib.Path) -> Corpus:
     corpus = load_corpus(config)
+    check_corpus(corpus, workdir)
+    return corpus
+
+
+def _eval_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> None:
+    corpus = _trained_corpus(config, workdir)
     for kind in config.kinds:
         cfg = model_config(config, kind, corpus.vocab_size)
         evaluator = Evaluator(config, cfg, corpus, mesh)
@@ -385,22 +406,19 @@ def _eval_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> None:
 
 def _generate_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> None:
     g = config.generate
-    text = generate_text(config, load_corpus(config), workdir, mesh, g.kind, g.seed)
+    text = generate_text(config, _trained_corpus(config, workdir), workdir, mesh, g.kind, g.seed)
     _console.print(text, markup=False, highlight=False)
 
 
 def _export_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> None:
-    import safetensors.numpy
-
-    corpus = load_corpus(config)
+    corpus = _trained_corpus(config, workdir)
     g = config.generate
     cfg = model_config(config, g.kind, corpus.vocab_size)
     params = jax.device_get(restore_params(config, cfg, workdir, g.kind, g.seed, mesh))
     name = run_name(g.kind, g.seed)
     training.save_params(workdir / f"{name}.safetensors", params)
-    safetensors.numpy.save_file(
-        t6_params_to_torch(params, cfg), workdir / f"{name}.torch.safetensors"
-    )
+    with replaced_file(workdir / f"{name}.torch.safetensors") as partial:
+        safetensors.numpy.save_file(t6_params_to_torch(params, cfg), partial)
     _console.print(f"{workdir / name}.safetensors and .torch.safetensors")
 
 
@@ -419,9 +437,10 @@ def run(
 
     Raises:
       ValueError: an unknown task or kind, or a corpus that cannot be used.
+      WorkdirError: the directory cannot be used or holds a run of another config.
       Interrupted: stopped by a signal; nothing is lost.
     """
-    workdir = pathlib.Path(workdir)
+    workdir = prepare_workdir(workdir, config, FREE_FIELDS)
     mesh = mesh or training.make_mesh()
     if config.task == "train":
         return _train_task(config, workdir, mesh)

@@ -1,8 +1,11 @@
 """Text for the T6 experiment: the default corpus, files, directories, token shards."""
 
+import hashlib
+import json
 import pathlib
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -85,4 +88,44 @@ def _load_shards(path: str) -> Corpus:
         raise ValueError(
             f"{path}: needs *_val_*.bin and *_train_*.bin, has {[s.path.name for s in shards]}"
         )
+    if len(validation) > 1:
+        raise ValueError(f"{path}: has {len(validation)} validation shards, needs one")
     return Corpus(train, validation[0], None, 0, f"{pathlib.Path(path).name} (token shards)")
+
+
+def check_corpus(corpus: Corpus, workdir: pathlib.Path) -> None:
+    """Stores what the corpus is in ``corpus.json``, or checks it against what is stored.
+
+    Text that changed between two starts would give the tokens another meaning without any
+    error, so the tokenizer and a digest of the tokens belong to the run.
+
+    Args:
+      corpus: the corpus.
+      workdir: the run directory.
+
+    Raises:
+      ValueError: the directory's run has seen another text or another tokenizer.
+    """
+    now = {
+        "name": corpus.name,
+        "tokens": [_digest(part) for part in (*corpus.train, corpus.validation)],
+        "tokenizer": None if corpus.tokenizer is None else corpus.tokenizer.to_dict(),
+    }
+    file = workdir / "corpus.json"
+    if not file.exists():
+        if jax.process_index() == 0:
+            data.replace_text(file, json.dumps(now) + "\n")
+        return
+    then = json.loads(file.read_text(encoding="utf-8"))
+    for field in ("tokens", "tokenizer"):
+        if then[field] != now[field]:
+            raise ValueError(
+                f"{file}: the {field} of {corpus.name} are not those that this run has seen "
+                f"({then['name']}); use another --workdir for another text"
+            )
+
+
+def _digest(tokens: np.ndarray | data.TokenShard) -> str:
+    if isinstance(tokens, data.TokenShard):  # gigabytes: name and size must do
+        return f"{tokens.path.name}, {len(tokens)} tokens"
+    return hashlib.sha256(np.ascontiguousarray(tokens).tobytes()).hexdigest()

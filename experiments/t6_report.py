@@ -1,5 +1,6 @@
 """Tables and figures of the T6 experiment, and what they are drawn from."""
 
+import functools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -11,11 +12,11 @@ import numpy as np
 import rich.console
 from ml_collections import ConfigDict
 
-from experiments.benchmarks import decode
+from experiments.benchmarks import decode, harness
 from experiments.t6_claims import claim_records
 from experiments.tables import print_table, write_csv
-from neurips25 import training
-from neurips25.attention import cache_bytes, cache_numbers_per_token
+from neurips25.attention import cache_bytes
+from neurips25.data import replace_text
 from neurips25.evidence import (
     ClaimRecord,
     mean_and_se,
@@ -101,20 +102,25 @@ def _figures(
     figures: pathlib.Path,
 ) -> None:
     losses = _losses(config, results)
-    fig, ax = new_figure("training tokens", "validation loss (nats/token)", "Loss against tokens")
-    for kind in config.kinds:
-        curves = [r.curve for r in results if r.kind == kind]
-        plot_band(ax, [t for t, _ in curves[0]], [[v for _, v in c] for c in curves], kind)
-    save_figure(fig, figures / "loss_vs_tokens.png")
+    for name, label, transform in (
+        ("loss", "validation loss (nats/token)", np.asarray),
+        ("perplexity", "validation perplexity", np.exp),
+    ):
+        fig, ax = new_figure("training tokens", label, f"Validation {name} against tokens")
+        for kind in config.kinds:
+            curves = [r.curve for r in results if r.kind == kind]
+            values = transform([[v for _, v in c] for c in curves])
+            plot_band(ax, [t for t, _ in curves[0]], values, kind)
+        save_figure(fig, figures / f"{name}_vs_tokens.png")
 
     fig, ax = new_figure(
-        "cached numbers per token and layer", "validation loss (nats/token)",
+        "cache bytes per token (float32, all layers)", "validation loss (nats/token)",
         "Quality against cache",
     )  # fmt: skip
     for kind in config.kinds:
-        estimate = mean_and_se(losses[kind])
-        numbers = cache_numbers_per_token(kind, configs[kind])
-        ax.errorbar(numbers, estimate.value, yerr=estimate.se, fmt="o", capsize=4, label=kind)
+        estimate, cfg = mean_and_se(losses[kind]), configs[kind]
+        size = cache_bytes(cfg.attention, cfg, 1, 1, cfg.n_layer)
+        ax.errorbar(size, estimate.value, yerr=estimate.se, fmt="o", capsize=4, label=kind)
     ax.set_xscale("log", base=2)
     save_figure(fig, figures / "loss_vs_cache.png")
 
@@ -124,12 +130,42 @@ def _figures(
     lengths = 2 ** np.arange(10, 20)
     for kind in config.kinds:
         cfg = configs[kind]
-        sizes = [cache_bytes(kind, cfg, 1, int(n), cfg.n_layer) / 2**20 for n in lengths]
+        sizes = [cache_bytes(cfg.attention, cfg, 1, int(n), cfg.n_layer) / 2**20 for n in lengths]
         ax.plot(lengths, sizes, label=kind)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     save_figure(fig, figures / "cache_vs_context.png")
     decode.plot_times(timings, figures / "decode_time.png")
+
+
+def prefill_rates(
+    configs: Mapping[str, T6Config], workdir: pathlib.Path
+) -> dict[str, dict[str, float]]:
+    """Prompt tokens per second of each model, measured once per run.
+
+    Args:
+      configs: kind -> model.
+      workdir: the run directory; the result is kept in ``results/prefill.json``.
+
+    Returns:
+      Kind -> median and quartiles of tokens per second, batch 1.
+    """
+    file = workdir / "results" / "prefill.json"
+    if file.exists():
+        return json.loads(file.read_text())
+    calls = {}
+    for kind, cfg in configs.items():
+        tokens = jnp.zeros((1, cfg.block_size), jnp.int32)
+        params = jax.jit(T6LM(cfg).init)(jax.random.key(0), tokens[:, :1])
+        cache = init_lm_cache(cfg, 1, cfg.block_size)
+        calls[kind] = functools.partial(jax.jit(T6LM(cfg).apply), params, tokens, cache)
+    rates = {}
+    for kind, times in harness.time_interleaved(calls, repeats=12).items():
+        speed = configs[kind].block_size / np.asarray(times)
+        q1, median, q3 = np.quantile(speed, [0.25, 0.5, 0.75]).tolist()
+        rates[kind] = {"median": median, "q1": q1, "q3": q3}
+    replace_text(file, json.dumps(rates) + "\n")
+    return rates
 
 
 def decode_timings(
@@ -149,7 +185,7 @@ def decode_timings(
         d = config.decode
         rows = decode.measure(d.repeats, d.lengths, d.batch_size, decode.KINDS)
         file.parent.mkdir(exist_ok=True)
-        training.replace_text(file, json.dumps(rows, indent=1) + "\n")
+        replace_text(file, json.dumps(rows, indent=1) + "\n")
     cells = decode.table(rows)
     write_csv(workdir / "tables" / "decode_time.csv", decode.HEADER, cells)
     if console is not None:
@@ -191,10 +227,10 @@ def write_report(
     print_table(console, title, list(_SHORT.values()), [[r[i] for i in _SHORT] for r in rows])
     if len(config.kinds) > 1:
         pairs = ordering_table(losses, paired=True)
-        header = ("lower loss", "higher loss", "difference", "s.e.", "beyond 2 s.e.")
+        header = ("lower loss", "higher loss", "difference", "s.e.", "needed s.e.", "beyond noise")
         cells = [
             [p.lower, p.higher, f"{p.difference:.4f}", "-" if p.se is None else f"{p.se:.4f}",
-             "yes" if p.beyond_noise else "no"]
+             "-" if p.se is None else f"{p.threshold:.1f}", "yes" if p.beyond_noise else "no"]
             for p in pairs
         ]  # fmt: skip
         write_csv(tables / "orderings.csv", header, cells)
@@ -202,6 +238,14 @@ def write_report(
     longest = [row for row in timings if row["length"] == max(r["length"] for r in timings)]
     title = f"One decoding step over {longest[0]['length']} cached tokens, this machine"
     print_table(console, title, decode.HEADER[:6], [c[:6] for c in decode.table(longest)])
+    speeds = prefill_rates(configs, workdir)
+    columns = ["kind", "prefill tokens/s", "quartiles"]
+    rates = [
+        [kind, f"{v['median']:,.0f}", f"{v['q1']:,.0f}-{v['q3']:,.0f}"]
+        for kind, v in speeds.items()
+    ]
+    write_csv(tables / "prefill.csv", columns, rates)
+    print_table(console, "Prefill of one prompt of the training length", columns, rates)
     _figures(config, configs, results, timings, workdir / "figures")
     records = claim_records(config, configs, corpus, losses, errors, timings)
     write_records(workdir / "records.json", records)

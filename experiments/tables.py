@@ -8,11 +8,12 @@ from typing import Any
 import rich.console
 import rich.table
 
+from neurips25.data import replaced_file
+
 
 def write_csv(path: pathlib.Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Writes a table that the report shows; the folder is made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as f:
+    with replaced_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as f:
         csv.writer(f).writerows([header, *rows])
 
 

@@ -3,14 +3,14 @@
 import json
 import os
 import pathlib
-import platform
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 from ml_collections import ConfigDict
 
-from neurips25.training import replace_text
+from neurips25.data import replace_text
 
 
 class WorkdirError(RuntimeError):
@@ -71,9 +71,23 @@ def _differences(there: Any, asked: Any, name: str = "config") -> list[str]:
     return [] if there == asked else [f"{name}: {there!r} there, {asked!r} asked for"]
 
 
-def machine() -> str:
-    """The machine in a few words, for reports: platform, cores, device kind."""
-    return (
-        f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, "
-        f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    )
+def overrides(config: ConfigDict, default: ConfigDict, leave: Sequence[str] = ()) -> list[str]:
+    """The flags that turn a preset into this config.
+
+    Args:
+      config: the config of a run.
+      default: the preset it started from.
+      leave: top-level fields to leave out.
+
+    Returns:
+      ``["--config.model.n_layer=6", ...]``, quoted for a shell.
+    """
+
+    def walk(one: Any, two: Any, name: str) -> list[str]:
+        if isinstance(one, ConfigDict):
+            old = two if isinstance(two, ConfigDict) else {}
+            return [f for k in one for f in walk(one[k], old.get(k), f"{name}.{k}")]
+        return [] if one == two else [shlex.quote(f"{name}={one}")]
+
+    return [f for k in config if k not in leave for f in walk(config[k], default.get(k),
+                                                             f"--config.{k}")]  # fmt: skip

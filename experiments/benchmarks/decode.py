@@ -94,8 +94,8 @@ def measure(
       kinds: of :data:`KINDS` and :data:`PEERS`.
 
     Returns:
-      A row per length and kind: length, batch, kind, median_ms, best_ms, cache_mb, gflop,
-      floor_ms and bound ("bytes" or "FLOPs").
+      A row per length and kind: length, batch, kind, times_ms with median, best and quartiles,
+      cache_mb, gflop, floor_ms and bound ("bytes" or "FLOPs").
     """
     bandwidth, rate = harness.copy_bandwidth(), harness.matmul_rate()
     rows = []
@@ -115,6 +115,9 @@ def measure(
                     "kind": kind,
                     "median_ms": 1e3 * float(np.median(times[kind])),
                     "best_ms": 1e3 * min(times[kind]),
+                    "q1_ms": 1e3 * float(np.quantile(times[kind], 0.25)),
+                    "q3_ms": 1e3 * float(np.quantile(times[kind], 0.75)),
+                    "times_ms": [1e3 * t for t in times[kind]],
                     "cache_mb": size / 1e6,
                     "gflop": flops / 1e9,
                     "copy_gb_s": bandwidth / 1e9,
@@ -126,8 +129,8 @@ def measure(
     return rows
 
 
-HEADER = ("kind", "M", "median ms", "best ms", "x TPA", "cache MB", "floor ms", "bound by",
-          "median / floor", "best / floor", "exponent in M")  # fmt: skip
+HEADER = ("kind", "M", "median ms", "quartiles", "x TPA", "cache MB", "best ms", "floor ms",
+          "bound by", "median / floor", "best / floor", "exponent in M")  # fmt: skip
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -141,10 +144,12 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             x, y = [s["length"] for s in curve], [s["median_ms"] for s in curve]
             exponent = f"{power_law_exponent(x, y).value:.2f}"
         cells.append([
-            r["kind"], str(r["length"]), f"{r['median_ms']:.3f}", f"{r['best_ms']:.3f}",
+            r["kind"], str(r["length"]), f"{r['median_ms']:.3f}",
+            f"{r['q1_ms']:.3f}-{r['q3_ms']:.3f}",
             f"{r['median_ms'] / tpa[r['length']]:.2f}", f"{r['cache_mb']:.1f}",
-            f"{r['floor_ms']:.3f}", r["bound"], f"{r['median_ms'] / r['floor_ms']:.2f}",
-            f"{r['best_ms'] / r['floor_ms']:.2f}", exponent,
+            f"{r['best_ms']:.3f}", f"{r['floor_ms']:.3f}", r["bound"],
+            f"{r['median_ms'] / r['floor_ms']:.2f}", f"{r['best_ms'] / r['floor_ms']:.2f}",
+            exponent,
         ])  # fmt: skip
     return cells
 
@@ -152,14 +157,18 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 def plot_times(rows: Sequence[Mapping[str, Any]], path: pathlib.Path, title: str = "") -> None:
     """Median time over cache length on log2 axes, like the paper's figure 5."""
     fig, ax = new_figure(
-        "cached tokens", "one decoding step (ms, median)",
+        "cached tokens", "one decoding step (ms, median and quartiles)",
         title or f"Decoding step of one attention layer, batch {rows[0]['batch']}",
     )  # fmt: skip
     for kind in dict.fromkeys(r["kind"] for r in rows):
         curve = [r for r in rows if r["kind"] == kind]
         style = ":" if kind.endswith("_jaxnn") else "-"
         lengths = [r["length"] for r in curve]
-        (line,) = ax.plot(lengths, [r["median_ms"] for r in curve], style, marker="o", label=kind)
+        median = np.array([r["median_ms"] for r in curve])
+        below, above = median - [r["q1_ms"] for r in curve], [r["q3_ms"] for r in curve] - median
+        line, *_ = ax.errorbar(
+            lengths, median, (below, above), linestyle=style, marker="o", ms=4, label=kind
+        )
         if kind == "tpa":
             floor = [r["floor_ms"] for r in curve]
             ax.plot(lengths, floor, "--", color=line.get_color(), label="tpa, floor")

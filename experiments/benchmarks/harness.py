@@ -28,7 +28,7 @@ _HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 
 def cpu_count() -> int:
     """CPUs that this process may run on."""
-    return len(os.sched_getaffinity(0))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def time_interleaved(
@@ -83,10 +83,11 @@ def matmul_rate(repeats: int = 15) -> float:
 
 
 def write_rows(path: pathlib.Path, rows: Sequence[Row]) -> None:
-    """Writes rows as CSV; the first row names the columns."""
+    """Writes rows as CSV; the first row names the columns, lists are left out."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    columns = [name for name, value in rows[0].items() if not isinstance(value, list)]
     with path.open("w", newline="", encoding="utf-8") as f:
-        writer = csv.DictWriter(f, fieldnames=list(rows[0]))
+        writer = csv.DictWriter(f, columns, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
 
@@ -136,12 +137,11 @@ def main_for(
         for name, value in chosen.items():
             values = value if isinstance(value, (list, tuple)) else [value]
             command += [f"--{name}", *map(str, values)]
-        everything = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, sorted(everything)[:count])  # the subprocess inherits it
+        if count < cpu_count():
+            command = ["taskset", "-c", f"0-{count - 1}", *command]
         done = subprocess.run(
             command, check=True, stdout=subprocess.PIPE, text=True,
             env=_HUGE_PAGES | os.environ | {"OMP_NUM_THREADS": str(count)},
         )  # fmt: skip
-        os.sched_setaffinity(0, everything)
         rows += [{"threads": count, **row} for row in json.loads(done.stdout.splitlines()[-1])]
     report(rows, args["out"])

@@ -9,6 +9,7 @@ recomputing attention adds included) at the rate of a 1024^3 matmul measured bes
 PyTorch is left out where it is not installed (``pip install neurips25[bench]``).
 """
 
+import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -150,7 +151,7 @@ def flax_peer(kind: str) -> Step:
     opt_state = tx.init(params)
     batch = {k: jnp.asarray(v) for k, v in make_batch().items()}
 
-    @jax.jit
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
     def step(params: Any, opt_state: Any, batch: Any) -> Any:
         def loss_fn(params: Any) -> jax.Array:
             logits = model.apply({"params": params}, batch["tokens"])

@@ -1,6 +1,7 @@
 """Readers of real file formats and the default data sets: numpy in, numpy out."""
 
-from neurips25.data.batches import TokenBatch, TokenBatches, evaluation_windows
+from neurips25.data.batches import IGNORE_INDEX, TokenBatch, TokenBatches, evaluation_windows
+from neurips25.data.files import replace_text, replaced_file
 from neurips25.data.seekable import SeekableBatches, host_rows
 from neurips25.data.text import (
     python_reference_text,
@@ -27,6 +28,7 @@ from neurips25.data.tokenizers import (
 )
 
 __all__ = [
+    "IGNORE_INDEX",
     "ByteTokenizer",
     "CharTokenizer",
     "HuggingFaceTokenizer",
@@ -44,6 +46,8 @@ __all__ = [
     "read_bytes",
     "read_documents",
     "read_text",
+    "replace_text",
+    "replaced_file",
     "split_text",
     "split_tokens",
     "tokenizer_from_dict",

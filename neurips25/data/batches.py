@@ -15,7 +15,7 @@ from neurips25.data.token_shards import TokenShard
 
 TokenBatch = dict[str, np.ndarray]
 
-IGNORE = -1  # target of padding, left out of the loss
+IGNORE_INDEX = -1  # target of padding, left out of the loss
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -129,9 +129,9 @@ def evaluation_windows(
     """All of a split in order, so that each token after the first is a target exactly once.
 
     Window w holds the inputs ``tokens[w T : (w + 1) T]`` and the targets one further. What is
-    left over in the last batch is padded with token 0 and target -1. The mean loss over the
-    split is thus the sum of losses over all batches divided by the number of targets >= 0,
-    which is ``n - 1``; a mean of batch means is not the same.
+    left over in the last batch is padded with token 0 and target ``IGNORE_INDEX`` (-1). The
+    mean loss over the split is thus the sum of losses over all batches divided by the number
+    of targets >= 0, which is ``n - 1``; a mean of batch means is not the same.
 
     Args:
       tokens: token ids, integer ``[n]`` with ``n >= 2``.
@@ -170,7 +170,7 @@ def evaluation_windows(
             piece = array[start : start + shape[0] * block_size + 1]
             if vocab_size is not None:
                 _check_vocabulary(piece, vocab_size, name, start)
-            inputs, targets = np.zeros(shape, np.int32), np.full(shape, IGNORE, np.int32)
+            inputs, targets = np.zeros(shape, np.int32), np.full(shape, IGNORE_INDEX, np.int32)
             n = max(len(piece) - 1, 0)
             inputs.reshape(-1)[:n] = piece[:n]
             targets.reshape(-1)[:n] = piece[1:]

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neurips25.data.files import replaced_file
 from neurips25.data.tokenizers import Tokenizer
 
 MAGIC = 20240520
@@ -103,14 +104,14 @@ def write_token_shard(path: str | os.PathLike[str], tokens: ArrayLike) -> None:
     """Writes one shard; a file of that name is replaced only once the new one is complete.
 
     Args:
-      path: file to write.
+      path: file to write; its folder is made if it isn't there.
       tokens: integers in [0, 65535], ``[n]`` with 1 <= n < 2**31.
 
     Raises:
       ValueError: naming the first token that doesn't fit uint16, or a shape or dtype that is
         not the above.
+      OSError: the file could not be written.
     """
-    path = pathlib.Path(path)
     array = np.asarray(tokens)
     if array.ndim != 1 or not 1 <= array.size < 2**31:
         raise ValueError(f"tokens must have shape [n] with 1 <= n < 2**31, got {array.shape}")
@@ -121,16 +122,9 @@ def write_token_shard(path: str | os.PathLike[str], tokens: ArrayLike) -> None:
         raise ValueError(f"tokens must be in [0, 65535], got {array[at]} at position {at}")
     header = np.zeros(HEADER_BYTES // 4, "<i4")
     header[:3] = MAGIC, VERSION, array.size
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(unfinished, "wb") as file:
-            file.write(header.tobytes())
-            file.write(array.astype("<u2").data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with replaced_file(path) as unfinished, open(unfinished, "wb") as file:
+        file.write(header.tobytes())
+        file.write(array.astype("<u2").data)
 
 
 def write_text_shards(
@@ -164,7 +158,6 @@ def write_text_shards(
     if shard_tokens < 1:
         raise ValueError(f"shard_tokens must be >= 1, got {shard_tokens}")
     directory = pathlib.Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
     paths: list[pathlib.Path] = []
     for tokens in _pieces(documents, tokenizer, shard_tokens):
         split = "train" if paths else "val"

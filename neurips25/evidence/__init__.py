@@ -30,6 +30,7 @@ from neurips25.evidence.statistics import (
     Quartiles,
     beyond_noise,
     bootstrap_interval,
+    critical_value,
     difference_with_se,
     mean_and_se,
     median_and_quartiles,
@@ -42,6 +43,7 @@ from neurips25.evidence.verdict import (
     verdict_difference_within,
     verdict_number,
     verdict_ordering,
+    verdict_timing,
 )
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "Verdict",
     "beyond_noise",
     "bootstrap_interval",
+    "critical_value",
     "current_versions",
     "difference_with_se",
     "format_measured",
@@ -86,5 +89,6 @@ __all__ = [
     "verdict_difference_within",
     "verdict_number",
     "verdict_ordering",
+    "verdict_timing",
     "write_records",
 ]

@@ -16,9 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 from numpy.typing import ArrayLike
 
+from neurips25.data import replaced_file
 from neurips25.evidence.statistics import mean_and_se
-
-__all__ = ["PALETTE", "new_figure", "plot_band", "plot_points", "save_figure"]
 
 # Okabe and Ito's colours, told apart with every common form of colour blindness (their
 # yellow is left out: it is too faint on white).
@@ -31,9 +30,9 @@ def new_figure(
     """Makes a figure with one pair of axes.
 
     Args:
-        xlabel, ylabel: axis labels, with their units.
-        title: title of the axes.
-        size: width and height in inches.
+      xlabel, ylabel: axis labels, with their units.
+      title: title of the axes.
+      size: width and height in inches.
     """
     fig = Figure(figsize=size)
     FigureCanvasAgg(fig)
@@ -49,13 +48,13 @@ def plot_band(ax: Axes, x: ArrayLike, ys: ArrayLike, label: str) -> None:
     """Draws the mean over seeds as a line, with a band of one standard error around it.
 
     Args:
-        ax: axes to draw on.
-        x: float ``[points]``.
-        ys: float ``[seeds, points]``; one seed gives a line without a band.
-        label: the method's name; the legend adds what the band is and the number of seeds.
+      ax: axes to draw on.
+      x: float ``[points]``.
+      ys: float ``[seeds, points]``; one seed gives a line without a band.
+      label: the method's name; the legend adds what the band is and the number of seeds.
 
     Raises:
-        ValueError: if the shapes do not match.
+      ValueError: if the shapes do not match.
     """
     xs, values = np.asarray(x, float), np.asarray(ys, float)
     if xs.ndim != 1 or values.ndim != 2 or values.shape[1] != xs.size or not values.size:
@@ -76,8 +75,8 @@ def plot_points(ax: Axes, samples: Mapping[str, ArrayLike]) -> None:
     """Draws for each method its samples, and the mean with a bar of one standard error.
 
     Args:
-        ax: axes to draw on.
-        samples: method name -> float ``[n]``; with n = 1 there is a point and no bar.
+      ax: axes to draw on.
+      samples: method name -> float ``[n]``; with n = 1 there is a point and no bar.
     """
     labels = []
     for i, (name, values) in enumerate(samples.items()):
@@ -102,19 +101,20 @@ def save_figure(fig: Figure, path: str | os.PathLike[str]) -> pathlib.Path:
     """Writes a figure with tight margins, whole or not at all, and closes it.
 
     Args:
-        fig: the figure; axes that have labelled artists and no legend yet get one.
-        path: where to; the suffix names the format (``.png``). Folders are made.
+      fig: the figure; axes that have labelled artists and no legend yet get one.
+      path: where to; the suffix names the format (``.png``). Folders are made.
 
     Returns:
-        The path.
+      The path.
+
+    Raises:
+      OSError: the file could not be written; one that was there is as it was.
     """
     path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     for ax in fig.axes:
         if ax.get_legend() is None and ax.get_legend_handles_labels()[0]:
             ax.legend(frameon=False, fontsize="small")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    fig.savefig(partial, format=path.suffix.lstrip(".") or "png", dpi=150, bbox_inches="tight")
-    os.replace(partial, path)
+    with replaced_file(path) as partial:
+        fig.savefig(partial, format=path.suffix.lstrip(".") or "png", dpi=150, bbox_inches="tight")
     pyplot.close(fig)
     return path

@@ -21,21 +21,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 
-__all__ = [
-    "ClaimRecord",
-    "ClaimType",
-    "Measured",
-    "RecordError",
-    "Scale",
-    "Setting",
-    "UncertaintyKind",
-    "Verdict",
-    "current_versions",
-    "read_records",
-    "scan_records",
-    "validate",
-    "write_records",
-]
+from neurips25.data import replace_text
 
 
 class Scale(enum.StrEnum):
@@ -51,6 +37,7 @@ class ClaimType(enum.StrEnum):
     FULL_SCALE_NUMBER = "full-scale number"
     ORDERING = "ordering"
     EXACT_PROPERTY = "exact property"
+    TIMING = "timing"
 
 
 class Verdict(enum.StrEnum):
@@ -80,10 +67,10 @@ class Setting:
     """Where a claim was tested.
 
     Attributes:
-        config: the config's name, such as ``"configs/t6.py:cpu"``.
-        scale: the paper's sizes or smaller ones.
-        seeds: the seeds that were run; empty where nothing is random.
-        data: the data's name and split.
+      config: the config's name, such as ``"configs/t6.py:cpu"``.
+      scale: the paper's sizes or smaller ones.
+      seeds: the seeds that were run; empty where nothing is random.
+      data: the data's name and split.
     """
 
     config: str
@@ -97,13 +84,13 @@ class Measured:
     """What was measured.
 
     Attributes:
-        value: one number, named numbers (``{"tpa": 1.87, "mha": 1.89}``), or None where
-            nothing was measured. NaN and infinity are allowed: a run that diverged is a result.
-        uncertainty: a half-width (standard error), an interval ``(low, high)``, or a mapping
-            of these with the names of ``value``; None where there is none.
-        kind: what ``uncertainty`` is.
-        unit: unit of the values and of the uncertainty.
-        n: independent samples (seeds, repetitions) that each value rests on.
+      value: one number, named numbers (``{"tpa": 1.87, "mha": 1.89}``), or None where
+        nothing was measured. NaN and infinity are allowed: a run that diverged is a result.
+      uncertainty: a half-width (standard error), an interval ``(low, high)``, or a mapping
+        of these with the names of ``value``; None where there is none.
+      kind: what ``uncertainty`` is.
+      unit: unit of the values and of the uncertainty.
+      n: independent samples (seeds, repetitions) that each value rests on.
     """
 
     value: float | Mapping[str, float] | None = None
@@ -139,20 +126,20 @@ class ClaimRecord:
     """One claim of a paper and how far it holds here.
 
     Attributes:
-        method: the method's short name, such as ``"tpa"``.
-        claim_id: name without spaces, unique in a file of records.
-        claim_type: a full-scale number, an ordering, or an exact property.
-        statement: the paper's claim in our words.
-        paper_value: the paper's number or a text such as ``"TPA < MHA"``; None if it has none.
-        source: table, figure or section of the paper.
-        setting: config, scale, seeds and data of the test.
-        command: the command that repeats it.
-        measured: value, uncertainty, unit and number of samples.
-        verdict: how far the claim holds.
-        paper_unit: unit of ``paper_value``.
-        note: anything a reader needs to judge the verdict.
-        date: ISO date of the measurement.
-        versions: versions of python and of the packages used.
+      method: the method's short name, such as ``"tpa"``.
+      claim_id: name without spaces, unique in a file of records.
+      claim_type: a full-scale number, an ordering, an exact property, or a timing.
+      statement: the paper's claim in our words.
+      paper_value: the paper's number or a text such as ``"TPA < MHA"``; None if it has none.
+      source: table, figure or section of the paper.
+      setting: config, scale, seeds and data of the test.
+      command: the command that repeats it.
+      measured: value, uncertainty, unit and number of samples.
+      verdict: how far the claim holds.
+      paper_unit: unit of ``paper_value``.
+      note: anything a reader needs to judge the verdict.
+      date: ISO date of the measurement.
+      versions: versions of python and of the packages used.
     """
 
     method: str
@@ -255,14 +242,15 @@ def validate(record: ClaimRecord | Mapping[str, Any]) -> None:
     """Checks a record against the schema and its rules.
 
     Beside the types, the rules are: a run of scale ``REDUCED`` never refutes a
-    ``FULL_SCALE_NUMBER``; a verdict other than ``NOT_TESTED`` rests on a measured value; an
-    ``ORDERING`` is decided only with n >= 2; an uncertainty says of which kind it is.
+    ``FULL_SCALE_NUMBER`` or a ``TIMING``; a verdict other than ``NOT_TESTED`` rests on a
+    measured value, for a ``TIMING`` on n >= 2 of them; an ``ORDERING`` holds or does not hold
+    only with n >= 2; an uncertainty says of which kind it is.
 
     Args:
-        record: a ``ClaimRecord`` or its JSON form.
+      record: a ``ClaimRecord`` or its JSON form.
 
     Raises:
-        RecordError: naming the claim, each field that is wrong, what it had and what it needs.
+      RecordError: naming the claim, each field that is wrong, what it had and what it needs.
     """
     data = record.to_json() if isinstance(record, ClaimRecord) else record
     problems = [_problem(e) for e in sorted(_validator().iter_errors(data), key=_error_order)]
@@ -290,7 +278,8 @@ def write_records(path: str | os.PathLike[str], records: Iterable[ClaimRecord]) 
     """Writes records as JSON, wholly or not at all; a file already there is replaced.
 
     Raises:
-        RecordError: a record is not valid or two have one ``claim_id``. Nothing is written.
+      RecordError: a record is not valid or two have one ``claim_id``. Nothing is written.
+      OSError: the file could not be written; the old one is as it was.
     """
     records = list(records)
     problems, seen = [], set()
@@ -307,13 +296,8 @@ def write_records(path: str | os.PathLike[str], records: Iterable[ClaimRecord]) 
         seen.add(record.claim_id)
     if problems:
         raise RecordError("\n".join(problems))
-    path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps([r.to_json() for r in records], indent=2, ensure_ascii=False, allow_nan=False)
-    # A kill in the middle leaves the old file or the new one, never half of one.
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(text + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    replace_text(path, text + "\n")
 
 
 def scan_records(path: str | os.PathLike[str]) -> tuple[list[ClaimRecord], list[str]]:
@@ -343,7 +327,7 @@ def read_records(path: str | os.PathLike[str]) -> list[ClaimRecord]:
     """Reads a file of records, all of which must be valid (``scan_records`` is lenient).
 
     Raises:
-        RecordError: naming the file, the record and the problem.
+      RecordError: naming the file, the record and the problem.
     """
     records, problems = scan_records(path)
     if problems:

@@ -18,8 +18,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from neurips25.evidence.record import ClaimRecord, ClaimType, Measured, Scale, Verdict
 from neurips25.evidence.run_directory import Run, load_run
 
-__all__ = ["format_measured", "format_number", "render_html", "render_markdown"]
-
 
 class _Code(str):
     """Text that is shown verbatim, in a fixed-width face."""
@@ -58,6 +56,9 @@ class _Verbatim:
 
 
 _VERDICTS = frozenset(v.value for v in Verdict)
+
+# Claims that a reduced setting may agree with, but does not measure.
+_OF_FULL_SCALE = (ClaimType.FULL_SCALE_NUMBER, ClaimType.TIMING)
 
 _Block = _Heading | _Paragraph | _Items | _Grid | _Figure | _Verbatim
 
@@ -111,11 +112,11 @@ def render_markdown(
     """Renders run directories as one Markdown document.
 
     Args:
-        workdirs: the run directories. What is missing or damaged in one is named in it.
-        relative_to: the folder the document will lie in; figures are linked from there.
+      workdirs: the run directories. What is missing or damaged in one is named in it.
+      relative_to: the folder the document will lie in; figures are linked from there.
 
     Returns:
-        Markdown text (tables in the GitHub flavour).
+      Markdown text (tables in the GitHub flavour).
     """
     blocks = _document([load_run(w) for w in workdirs])
     return "\n\n".join(_markdown(b, pathlib.Path(relative_to)) for b in blocks) + "\n"
@@ -125,10 +126,10 @@ def render_html(workdirs: Iterable[str | os.PathLike[str]]) -> str:
     """Renders run directories as one HTML page that needs no other file.
 
     Args:
-        workdirs: as in ``render_markdown``.
+      workdirs: as in ``render_markdown``.
 
     Returns:
-        HTML text with the figures embedded.
+      HTML text with the figures embedded.
     """
     blocks = _document([load_run(w) for w in workdirs])
     return _PAGE.format(body="\n".join(_html(b) for b in blocks))
@@ -217,10 +218,10 @@ def _untested(records: Sequence[ClaimRecord]) -> _Block:
     for r in records:
         if r.verdict is Verdict.NOT_TESTED:
             items.append(f"{r.claim_id} ({r.source}): {r.statement}")
-        elif r.claim_type is ClaimType.FULL_SCALE_NUMBER and r.setting.scale is Scale.REDUCED:
+        elif r.claim_type in _OF_FULL_SCALE and r.setting.scale is Scale.REDUCED:
             items.append(
                 f"{r.claim_id} ({r.source}): the verdict '{r.verdict.value}' rests on a "
-                f"reduced setting; the paper's full-scale number, {_paper_value(r)}, "
+                f"reduced setting; the paper's {r.claim_type.value}, {_paper_value(r)}, "
                 "was not measured"
             )
     if items:

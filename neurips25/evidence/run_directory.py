@@ -13,8 +13,6 @@ import pathlib
 
 from neurips25.evidence.record import ClaimRecord, scan_records
 
-__all__ = ["Run", "Table", "is_run_directory", "load_run"]
-
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -32,13 +30,13 @@ class Run:
     """The reportable content of one run directory.
 
     Attributes:
-        path: the directory.
-        records: the valid claim records.
-        tables: ``tables/*.csv``.
-        figures: paths of the PNG files in ``figures/``.
-        samples: (name, text) of ``samples/*.txt``.
-        config: the config as indented JSON, None where it cannot be read.
-        problems: one line for each thing that is missing or damaged.
+      path: the directory.
+      records: the valid claim records.
+      tables: ``tables/*.csv``.
+      figures: paths of the PNG files in ``figures/``.
+      samples: (name, text) of ``samples/*.txt``.
+      config: the config as indented JSON, None where it cannot be read.
+      problems: one line for each thing that is missing or damaged.
     """
 
     path: pathlib.Path
@@ -60,10 +58,10 @@ def load_run(workdir: str | os.PathLike[str]) -> Run:
     """Reads all that a report shows; see the module for the convention.
 
     Args:
-        workdir: the run directory.
+      workdir: the run directory.
 
     Returns:
-        ``Run``. Nothing is raised for damaged files; they are listed in ``problems``.
+      ``Run``. Nothing is raised for damaged files; they are listed in ``problems``.
     """
     path = pathlib.Path(workdir)
     records, problems = scan_records(path / "records.json")

@@ -3,9 +3,15 @@
 A number without an uncertainty cannot carry a comparison, so every function here returns
 None for an uncertainty that the samples do not determine (fewer than two of them), and
 ``beyond_noise`` is then False.
+
+One rule tells a difference from noise: it must exceed ``critical_value(dof)`` standard
+errors, the 97.5 % quantile of Student's t but never less than 2. A standard error from two or
+three seeds is itself so uncertain that two of them would be exceeded by chance far more often
+than the 5 % of cases that this rule allows.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -13,27 +19,21 @@ import numpy as np
 import scipy.stats
 from numpy.typing import ArrayLike
 
-__all__ = [
-    "Estimate",
-    "Interval",
-    "PairComparison",
-    "Quartiles",
-    "beyond_noise",
-    "bootstrap_interval",
-    "difference_with_se",
-    "mean_and_se",
-    "median_and_quartiles",
-    "ordering_table",
-    "power_law_exponent",
-]
-
 
 class Estimate(NamedTuple):
-    """A value, its standard error (None where undetermined) and the number of samples."""
+    """A value and how well it is known.
+
+    Attributes:
+      value: the estimate.
+      se: its standard error; None where the samples do not determine it.
+      n: number of samples.
+      dof: degrees of freedom that ``se`` rests on; None where ``se`` is None.
+    """
 
     value: float
     se: float | None
     n: int
+    dof: float | None = None
 
 
 class Interval(NamedTuple):
@@ -56,16 +56,19 @@ class PairComparison:
     """One pair of methods, ``lower`` being the one with the smaller mean.
 
     Attributes:
-        lower, higher: names of the two methods.
-        difference: mean(higher) - mean(lower).
-        se: its standard error, None where a method has fewer than two samples.
-        beyond_noise: whether the difference exceeds k standard errors.
+      lower, higher: names of the two methods.
+      difference: mean(higher) - mean(lower).
+      se: its standard error, None where a method has fewer than two samples.
+      threshold: standard errors that the difference must exceed; infinite where ``se`` is
+        None, as such a difference is never told from noise.
+      beyond_noise: whether it exceeds them.
     """
 
     lower: str
     higher: str
     difference: float
     se: float | None
+    threshold: float
     beyond_noise: bool
 
 
@@ -80,59 +83,108 @@ def mean_and_se(samples: ArrayLike) -> Estimate:
     """Mean and its standard error s / sqrt(n), with the n-1 estimate of s.
 
     Args:
-        samples: float ``[n]``, one per seed or repetition.
+      samples: float ``[n]``, one per seed or repetition.
 
     Returns:
-        ``Estimate``; ``se`` is None for n = 1.
+      ``Estimate`` with n - 1 degrees of freedom; ``se`` and ``dof`` are None for n = 1.
 
     >>> mean_and_se([1.0, 2.0, 3.0])
-    Estimate(value=2.0, se=0.577..., n=3)
+    Estimate(value=2.0, se=0.577..., n=3, dof=2)
     >>> mean_and_se([1.0]).se is None
     True
     """
     x = _samples(samples, "samples")
-    se = float(scipy.stats.sem(x)) if x.size >= 2 else None
-    return Estimate(float(x.mean()), se, x.size)
+    if x.size < 2:
+        return Estimate(float(x.mean()), None, x.size)
+    with np.errstate(invalid="ignore"):  # infinite samples, of runs that diverged
+        return Estimate(float(x.mean()), float(scipy.stats.sem(x)), x.size, x.size - 1)
 
 
 def difference_with_se(a: ArrayLike, b: ArrayLike, *, paired: bool = False) -> Estimate:
     """The difference mean(a) - mean(b) and its standard error.
 
     Paired (both methods ran the same seeds, in the same order) the error is that of the
-    differences; unpaired it is sqrt(se_a^2 + se_b^2), without assuming equal variances.
+    differences, with n - 1 degrees of freedom. Unpaired it is sqrt(v_a + v_b) with v = se^2,
+    without assuming equal variances, and by Welch and Satterthwaite
+    dof = (v_a + v_b)^2 / (v_a^2 / (n_a - 1) + v_b^2 / (n_b - 1)).
 
     Args:
-        a, b: float ``[n_a]``, ``[n_b]``; equally long when ``paired``.
-        paired: whether ``a[i]`` and ``b[i]`` share a seed.
+      a, b: float ``[n_a]``, ``[n_b]``; equally long when ``paired``.
+      paired: whether ``a[i]`` and ``b[i]`` share a seed.
 
     Returns:
-        ``Estimate`` with n the smaller number of samples; ``se`` is None where that is 1.
+      ``Estimate`` with n the smaller number of samples; ``se`` and ``dof`` are None where
+      that is 1. Where v_a + v_b is zero or not finite, dof is n - 1.
 
     Raises:
-        ValueError: for paired samples of unequal length.
+      ValueError: for paired samples of unequal length.
 
     >>> difference_with_se([1.0, 2.0, 3.0], [0.5, 1.5, 2.5], paired=True)
-    Estimate(value=0.5, se=0.0, n=3)
+    Estimate(value=0.5, se=0.0, n=3, dof=2)
+    >>> difference_with_se([1.0, 2.0, 3.0], [1.5, 2.5, 3.5]).dof
+    4.0
     """
     x, y = _samples(a, "a"), _samples(b, "b")
     if paired:
         if x.size != y.size:
             raise ValueError(f"paired samples: a had {x.size}, b had {y.size}, need equally many")
-        return mean_and_se(x - y)
+        with np.errstate(invalid="ignore"):
+            return mean_and_se(x - y)
     first, second = mean_and_se(x), mean_and_se(y)
-    se = None
-    if first.se is not None and second.se is not None:
-        se = float(np.hypot(first.se, second.se))
-    return Estimate(first.value - second.value, se, min(x.size, y.size))
+    difference, n = first.value - second.value, min(x.size, y.size)
+    if first.se is None or second.se is None:
+        return Estimate(difference, None, n)
+    se = math.hypot(first.se, second.se)
+    if not 0 < se < math.inf:
+        return Estimate(difference, se, n, n - 1)
+    share = (first.se / se) ** 2
+    dof = 1 / (share**2 / (x.size - 1) + (1 - share) ** 2 / (y.size - 1))
+    return Estimate(difference, se, n, dof)
 
 
-def beyond_noise(difference: float, se: float | None, k: float = 2.0) -> bool:
-    """Whether \\|difference\\| > k * se. An unknown (None) error is never exceeded.
+def critical_value(dof: float | None, k: float = 2.0) -> float:
+    """How many standard errors a difference must exceed to count: max(k, t_0.975(dof)).
+
+    Args:
+      dof: degrees of freedom of the standard error; None where it is known well, which
+        leaves k.
+      k: the least number of standard errors.
+
+    Returns:
+      The threshold, in standard errors. With 3 pairs of samples it is 4.3, with 10 it is 2.3.
+
+    Raises:
+      ValueError: if ``dof`` is not positive.
+
+    >>> [round(critical_value(dof), 2) for dof in (1, 2, 9, 1000, None)]
+    [12.71, 4.3, 2.26, 2.0, 2.0]
+    """
+    if dof is None:
+        return k
+    if not dof > 0:
+        raise ValueError(f"dof had {dof}, needs a number > 0 or None")
+    return max(k, float(scipy.stats.t.ppf(0.975, dof)))
+
+
+def beyond_noise(
+    difference: float, se: float | None, k: float = 2.0, *, dof: float | None = None
+) -> bool:
+    """Whether \\|difference\\| > critical_value(dof, k) * se.
+
+    With normal samples and no true difference this happens in at most 5 % of cases (k = 2),
+    for the unpaired error approximately so.
+
+    Args:
+      difference, se, dof: as from ``difference_with_se``. An unknown (None) error is never
+        exceeded. Without ``dof`` the threshold is k, which is too low for a few seeds.
+      k: the least number of standard errors.
 
     >>> beyond_noise(0.05, 0.02), beyond_noise(0.03, 0.02), beyond_noise(9.0, None)
     (True, False, False)
+    >>> beyond_noise(0.05, 0.02, dof=2)
+    False
     """
-    return se is not None and bool(abs(difference) > k * se)
+    return se is not None and bool(abs(difference) > critical_value(dof, k) * se)
 
 
 def bootstrap_interval(
@@ -146,14 +198,14 @@ def bootstrap_interval(
     """Percentile bootstrap interval of a statistic (``scipy.stats.bootstrap``).
 
     Args:
-        samples: float ``[n]``.
-        statistic: function of an array and, if it is vectorised, an ``axis`` keyword.
-        level: coverage in (0, 1).
-        seed: seed of the resampling, so that a record can be repeated.
-        n_resamples: number of bootstrap samples.
+      samples: float ``[n]``.
+      statistic: function of an array and, if it is vectorised, an ``axis`` keyword.
+      level: coverage in (0, 1).
+      seed: seed of the resampling, so that a record can be repeated.
+      n_resamples: number of bootstrap samples.
 
     Returns:
-        ``Interval``, or None for n = 1, which has nothing to resample.
+      ``Interval``, or None for n = 1, which has nothing to resample.
     """
     x = _samples(samples, "samples")
     if x.size < 2:
@@ -185,12 +237,13 @@ def ordering_table(
     """Compares every pair of methods, from the smallest mean to the largest.
 
     Args:
-        measured: method name -> float ``[n]`` samples.
-        k: standard errors that a difference must exceed.
-        paired: whether all methods ran the same seeds in the same order.
+      measured: method name -> float ``[n]`` samples. A mean that is NaN counts as largest.
+      k: the least number of standard errors that a difference must exceed; with few samples
+        it is more, see ``critical_value``.
+      paired: whether all methods ran the same seeds in the same order.
 
     Returns:
-        All m (m-1) / 2 pairs; ``beyond_noise`` says which of them are told apart.
+      All m (m-1) / 2 pairs; ``beyond_noise`` says which of them are told apart.
 
     >>> for p in ordering_table({"a": [1.0, 1.1], "b": [2.0, 2.1], "c": [2.05, 2.1]}):
     ...     print(p.lower, p.higher, p.beyond_noise)
@@ -199,14 +252,14 @@ def ordering_table(
     b c False
     """
     means = {name: mean_and_se(x).value for name, x in measured.items()}
-    names = sorted(means, key=means.__getitem__)
+    names = sorted(means, key=lambda name: (math.isnan(means[name]), means[name]))
     pairs = []
     for i, lower in enumerate(names):
         for higher in names[i + 1 :]:
             d = difference_with_se(measured[higher], measured[lower], paired=paired)
-            pairs.append(
-                PairComparison(lower, higher, d.value, d.se, beyond_noise(d.value, d.se, k))
-            )
+            threshold = math.inf if d.se is None else critical_value(d.dof, k)
+            told_apart = beyond_noise(d.value, d.se, k, dof=d.dof)
+            pairs.append(PairComparison(lower, higher, d.value, d.se, threshold, told_apart))
     return tuple(pairs)
 
 
@@ -214,13 +267,14 @@ def power_law_exponent(x: ArrayLike, y: ArrayLike) -> Estimate:
     """Exponent p of y = c x^p by least squares on logarithms, with its standard error.
 
     Args:
-        x, y: float ``[n]``, positive; at least two different x.
+      x, y: float ``[n]``, positive; at least two different x.
 
     Returns:
-        ``Estimate``; ``se`` is None for n = 2, where the line fits exactly.
+      ``Estimate`` with n - 2 degrees of freedom; ``se`` and ``dof`` are None for n = 2,
+      where the line fits exactly.
 
     Raises:
-        ValueError: for unequal lengths, values that are not positive, or fewer than two x.
+      ValueError: for unequal lengths, values that are not positive, or fewer than two x.
 
     >>> power_law_exponent([1, 2, 4], [3, 12, 48]).value
     2.0
@@ -234,4 +288,6 @@ def power_law_exponent(x: ArrayLike, y: ArrayLike) -> Estimate:
         if not np.all((values > 0) & np.isfinite(values)):
             raise ValueError(f"{name} had {values.min()}, needs positive finite values")
     fit = scipy.stats.linregress(np.log(u), np.log(v))
-    return Estimate(float(fit.slope), float(fit.stderr) if u.size > 2 else None, u.size)
+    if u.size == 2:
+        return Estimate(float(fit.slope), None, 2)
+    return Estimate(float(fit.slope), float(fit.stderr), u.size, u.size - 2)

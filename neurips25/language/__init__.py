@@ -17,12 +17,16 @@ from neurips25.language.t6 import (
     init_lm_cache,
 )
 from neurips25.language.torch_params import t6_params_from_torch, t6_params_to_torch
+from neurips25.nn.mlp import SwiGLU
+from neurips25.nn.norms import RMSNorm
 
 __all__ = [
     "IGNORE_INDEX",
     "T6LM",
     "T6_RULES",
     "Generation",
+    "RMSNorm",
+    "SwiGLU",
     "T6Block",
     "T6Config",
     "cross_entropy",

@@ -56,8 +56,8 @@ def filter_top_p(logits: jax.Array, p: float) -> jax.Array:
     Raises:
       ValueError: ``p`` outside (0, 1].
 
-    >>> filter_top_p(jnp.log(jnp.array([0.5, 0.2, 0.3])), 0.7).round(2).tolist()
-    [-0.69..., -inf, -1.2...]
+    >>> jnp.isfinite(filter_top_p(jnp.log(jnp.array([0.5, 0.2, 0.3])), 0.7)).tolist()
+    [True, False, True]
     """
     if not 0 < p <= 1:
         raise ValueError(f"p={p} must be in (0, 1]")

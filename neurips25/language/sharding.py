@@ -12,6 +12,7 @@ T6_RULES = (
     (r"attn/wa_[qkv]$", P("fsdp", None, "tensor")),  # [d, R, H]
     (r"attn/w[bc]_\w+$", P("fsdp")),  # [d, R, D]
     (r"attn/a_[qkv]$", P(None, "tensor")),  # [R, H]
+    (r"attn/b_[qkv]$", P()),  # [R, D], small and read by every head
     (r"attn/w[qkv]$", P("fsdp", "tensor")),  # [d, heads, D]
     (r"attn/w_d(q|kv)$", P("fsdp")),  # [d, latent]
     (r"attn/w_u(q|kv)$", P("fsdp", "tensor")),  # [latent, H, ...]

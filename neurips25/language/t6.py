@@ -15,15 +15,14 @@ import dataclasses
 import math
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
+from flax import linen
 
 from neurips25.attention import AttentionConfig, init_cache, self_attention
+from neurips25.data import IGNORE_INDEX
 from neurips25.nn import SwiGLU, constrain_batch, rms_norm, uniform_init
-
-IGNORE_INDEX = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +61,7 @@ class T6Config(AttentionConfig):
                 raise ValueError(f"{name}={getattr(self, name)!r} must be at least 1")
 
 
-class T6Block(nn.Module):
+class T6Block(linen.Module):
     """Pre-norm block: attention, then SwiGLU, each added to the stream.
 
     ``(x [B, T, d], positions [T] or [B, T], cache, decode) -> (x [B, T, d], cache)``; the
@@ -71,7 +70,7 @@ class T6Block(nn.Module):
 
     cfg: T6Config
 
-    @nn.compact
+    @linen.compact
     def __call__(
         self,
         x: jax.Array,
@@ -98,7 +97,7 @@ def _scan_blocks(
     return jax.lax.scan(jax.checkpoint(body) if cfg.remat else body, x, stacked)[0]
 
 
-class T6LM(nn.Module):
+class T6LM(linen.Module):
     """The language model.
 
     Parameters: ``wte`` [V, d], ``block_i/attn/...``, ``block_i/mlp/{w1,w2,w3}`` and, when
@@ -107,7 +106,7 @@ class T6LM(nn.Module):
 
     cfg: T6Config
 
-    @nn.compact
+    @linen.compact
     def __call__(
         self,
         tokens: jax.Array,
@@ -151,7 +150,7 @@ class T6LM(nn.Module):
             blocks = [self.variables["params"][f"block_{i}"] for i in range(cfg.n_layer)]
             x = _scan_blocks(cfg, blocks, x, positions)
         else:
-            block_class = nn.remat(T6Block, static_argnums=(4,)) if cfg.remat else T6Block
+            block_class = linen.remat(T6Block, static_argnums=(4,)) if cfg.remat else T6Block
             for i in range(cfg.n_layer):
                 layer_cache = None if cache is None else cache[i]
                 block = block_class(cfg, name=f"block_{i}")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import safetensors.numpy
 
-from neurips25.attention import AttentionKind
+from neurips25.attention import AttentionConfig, AttentionKind
 from neurips25.attention.config import num_kv_heads
 from neurips25.language.t6 import T6Config
 
@@ -66,7 +66,7 @@ def _vector(theirs: str, ours: str, *shape: int) -> _Entry:
     return _Entry(theirs, ours, shape, lambda w: w, lambda p: p)
 
 
-def _attention_entries(cfg: T6Config) -> list[_Entry]:
+def _attention_entries(cfg: AttentionConfig) -> list[_Entry]:
     d, h, dh = cfg.n_embd, cfg.n_head, cfg.head_dim
     kind = cfg.attention
     entries = [_output("c_proj.weight", "wo", h, dh, d)]
@@ -129,6 +129,53 @@ def _plain_name(name: str) -> str:
     return name
 
 
+def _converted(
+    arrays: Mapping[str, np.ndarray], entries: list[_Entry], what: str
+) -> dict[str, Any]:
+    problems = [f"{e.theirs} is missing" for e in entries if e.theirs not in arrays]
+    problems += [f"{n} is not known" for n in sorted(set(arrays) - {e.theirs for e in entries})]
+    problems += [
+        f"{e.theirs} has shape {arrays[e.theirs].shape}, needs {e.shape}"
+        for e in entries
+        if e.theirs in arrays and arrays[e.theirs].shape != e.shape
+    ]
+    if problems:
+        raise ValueError(f"state_dict does not fit this {what}: " + "; ".join(problems))
+
+    params: dict[str, Any] = {}
+    for entry in entries:
+        *parents, last = entry.ours.split("/")
+        node = params
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        array = arrays[entry.theirs]
+        kept = array if array.dtype == np.float64 else array.astype(np.float32)
+        node[last] = np.ascontiguousarray(entry.load(kept))
+    return params
+
+
+def attention_params_from_torch(
+    state_dict: Mapping[str, Any], cfg: AttentionConfig
+) -> dict[str, np.ndarray]:
+    """Parameters of one released PyTorch attention layer, for the layer that ``cfg`` names.
+
+    Args:
+      state_dict: name -> array, with the names that the layer itself uses: ``c_proj.weight``
+        and ``c_q.weight``, ``c_qkv.W_A_q.weight``, ``q_a_proj.weight``, ... by kind.
+      cfg: the layer.
+
+    Returns:
+      Name -> float32 array (float64 stays float64), as in
+      :func:`~neurips25.attention.self_attention`.
+
+    Raises:
+      ValueError: a parameter is missing, has another shape, or is not known to this layer
+        (all of them listed), or the kind has no PyTorch counterpart.
+    """
+    arrays = {name: np.asarray(value) for name, value in state_dict.items()}
+    return _converted(arrays, _attention_entries(cfg), f"{cfg.attention.value} layer")
+
+
 def t6_params_from_torch(
     state_dict: Mapping[str, Any] | str | os.PathLike[str], cfg: T6Config
 ) -> dict[str, Any]:
@@ -155,28 +202,7 @@ def t6_params_from_torch(
         arrays["transformer.wte.weight"] = head
     elif head is not None and not np.array_equal(head, arrays["transformer.wte.weight"]):
         raise ValueError("lm_head.weight differs from transformer.wte.weight: not tied")
-
-    problems = [f"{e.theirs} is missing" for e in entries if e.theirs not in arrays]
-    problems += [f"{n} is not known" for n in sorted(set(arrays) - {e.theirs for e in entries})]
-    problems += [
-        f"{e.theirs} has shape {arrays[e.theirs].shape}, needs {e.shape}"
-        for e in entries
-        if e.theirs in arrays and arrays[e.theirs].shape != e.shape
-    ]
-    if problems:
-        raise ValueError(f"state_dict does not fit this {cfg.attention.value} model: "
-                         + "; ".join(problems))  # fmt: skip
-
-    params: dict[str, Any] = {}
-    for entry in entries:
-        *parents, last = entry.ours.split("/")
-        node = params
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        array = arrays[entry.theirs]
-        kept = array if array.dtype == np.float64 else array.astype(np.float32)
-        node[last] = np.ascontiguousarray(entry.load(kept))
-    return params
+    return _converted(arrays, entries, f"{cfg.attention.value} model")
 
 
 def t6_params_to_torch(params: Mapping[str, Any], cfg: T6Config) -> dict[str, np.ndarray]:

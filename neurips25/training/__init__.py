@@ -7,19 +7,20 @@ from neurips25.training.checkpoint import (
     checkpoint_tree,
     fingerprint,
 )
-from neurips25.training.fit import Batches, Interrupted, NonFiniteError, fit
+from neurips25.training.fit import Batches, InputEndedError, Interrupted, NonFiniteError, fit
 from neurips25.training.flops import count_flops
 from neurips25.training.mesh import (
     AXES,
     Rules,
     batch_sharding,
+    data_shard,
     global_batch,
     make_mesh,
     parse_mesh,
     replicated,
     tree_shardings,
 )
-from neurips25.training.metrics import MetricWriter, read_metrics, replace_text
+from neurips25.training.metrics import MetricWriter, read_metrics
 from neurips25.training.params_io import load_params, save_params
 from neurips25.training.state import TrainState, abstract_state, create_state
 from neurips25.training.step import LossFn, Metrics, StepFn, make_train_step
@@ -29,6 +30,7 @@ __all__ = [
     "Batches",
     "CheckpointError",
     "Checkpointer",
+    "InputEndedError",
     "Interrupted",
     "LossFn",
     "MetricWriter",
@@ -43,6 +45,7 @@ __all__ = [
     "checkpoint_tree",
     "count_flops",
     "create_state",
+    "data_shard",
     "fingerprint",
     "fit",
     "global_batch",
@@ -51,7 +54,6 @@ __all__ = [
     "make_train_step",
     "parse_mesh",
     "read_metrics",
-    "replace_text",
     "replicated",
     "save_params",
     "tree_shardings",

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 from etils import epath
+from jax.experimental import multihost_utils
 
 from neurips25.training.mesh import path_name
 from neurips25.training.state import TrainState
@@ -156,24 +157,25 @@ class Checkpointer:
             differs from ``like`` (the message lists the arrays that differ).
         """
         self.wait()
-        abstract = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), like
-        )
+        abstract = abstract_like(like)
         failures = []
         for step in reversed(self.steps()):
+            found, reason = None, "another process could not read it"
             try:
-                return self._restore(step, abstract)
-            except CheckpointError:
+                found = self._restore(step, abstract)
+            except (CheckpointError, MemoryError):
                 raise
             except Exception as error:
                 reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-                failures.append(f"step {step}: {reason}")
-                _log.warning(
-                    "checkpoint of step %d in %s is damaged (%s); trying the one before it",
-                    step,
-                    self.directory,
-                    reason,
-                )
+            if _all_processes(found is not None) and found is not None:
+                return found
+            failures.append(f"step {step}: {reason}")
+            _log.warning(
+                "checkpoint of step %d in %s is damaged (%s); trying the one before it",
+                step,
+                self.directory,
+                reason,
+            )
         if failures:
             raise CheckpointError(
                 f"no checkpoint in {self.directory} can be read: " + "; ".join(failures)
@@ -202,10 +204,15 @@ class Checkpointer:
             raise ValueError(f"arrays do not match their fingerprint: {', '.join(bad[:8])}")
         return Restored(state, meta["input"], step)
 
-    def discard_after(self, step: int) -> None:
-        """Deletes the checkpoints of later steps (damaged ones that a resume passed over)."""
+    def set_aside_after(self, step: int) -> None:
+        """Renames later checkpoints, damaged ones that a resume passed over, to N.damaged."""
         for later in [s for s in self.steps() if s > step]:
-            self._manager.delete(later)
+            if jax.process_index() == 0:
+                path = self.directory / str(later)
+                path.rename(path.with_name(f"{later}.damaged"))
+        if jax.process_count() > 1:
+            multihost_utils.sync_global_devices("set aside damaged checkpoints")
+        self._manager.reload()
 
     def close(self) -> None:
         """Waits for the checkpoint under way and releases the directory.
@@ -215,6 +222,19 @@ class Checkpointer:
         """
         self.wait()
         self._manager.close()
+
+
+def abstract_like(state: TrainState) -> TrainState:
+    """Shapes, dtypes and placements of a state, without its arrays."""
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
+    )
+
+
+def _all_processes(ok: bool) -> bool:
+    if jax.process_count() == 1:
+        return ok
+    return bool(np.all(multihost_utils.process_allgather(np.asarray(ok))))
 
 
 def checkpoint_tree(

@@ -15,7 +15,7 @@ import rich.progress
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
-from neurips25.training.checkpoint import Checkpointer
+from neurips25.training.checkpoint import Checkpointer, abstract_like
 from neurips25.training.mesh import global_batch
 from neurips25.training.metrics import MetricWriter
 from neurips25.training.state import TrainState
@@ -39,6 +39,10 @@ class Interrupted(Exception):
         super().__init__(f"stopped by {signal_name} after step {step}")
         self.signal_name = signal_name
         self.step = step
+
+
+class InputEndedError(RuntimeError):
+    """The input ended before the last step."""
 
 
 class NonFiniteError(RuntimeError):
@@ -100,6 +104,8 @@ def _prefetched(batches: Batches, mesh: Mesh, depth: int = 2) -> Iterator[Iterat
     def take() -> Iterator[tuple]:
         while True:
             batch, after = ready.get()
+            if isinstance(after, StopIteration):
+                raise InputEndedError("the input ended before the last step") from after
             if isinstance(after, BaseException):
                 raise after
             yield batch, after
@@ -171,16 +177,21 @@ def fit(
 
     Raises:
       Interrupted: SIGTERM or SIGINT; the state was checkpointed before.
-      NonFiniteError: more than ``max_skipped_in_row`` steps in a row were skipped. No
-        checkpoint is written after the first of them.
-      StopIteration: the input ended early.
+      NonFiniteError: more than ``max_skipped_in_row`` steps in a row were skipped. No periodic
+        checkpoint is written while steps are being skipped.
+      InputEndedError: the input ended early.
       CheckpointError: a checkpoint could not be written or read.
     """
     input_state = batches.get_state()
-    if checkpoints is not None and (found := checkpoints.restore_latest(state)) is not None:
+    if checkpoints is not None and checkpoints.steps():
+        like = abstract_like(state)
+        # Freed before the checkpoint is read: a large state fits once, not twice.
+        jax.tree.map(lambda x: x.delete(), state)
+        found = checkpoints.restore_latest(like)
+        assert found is not None
         state, input_state = found.state, found.input_state
         batches.set_state(input_state)
-        checkpoints.discard_after(found.step)
+        checkpoints.set_aside_after(found.step)
     step = int(state.step)
     if writer is not None:
         writer.rewind(step)
@@ -207,10 +218,11 @@ def fit(
             state, metrics = train_step(state, batch)
             step += 1
             # Looking one step back keeps the device busy while the host checks.
-            if previous is not None and int(previous["skipped_in_row"]) > max_skipped_in_row:
+            checked = metrics if step == num_steps else previous
+            if checked is not None and int(checked["skipped_in_row"]) > max_skipped_in_row:
                 raise NonFiniteError(
-                    f"loss or gradient was not finite in {int(previous['skipped_in_row'])} steps "
-                    f"in a row up to step {step - 1}; last good checkpoint: "
+                    f"loss or gradient was not finite in {int(checked['skipped_in_row'])} steps "
+                    f"in a row up to step {step}; last good checkpoint: "
                     f"{'none' if saved is None else f'step {saved}'}"
                 )
             previous = metrics
@@ -228,18 +240,13 @@ def fit(
                 scores = evaluate(state)
                 if writer is not None:
                     writer.write(step, scores)
-            if due(checkpoint_every) and int(metrics["skipped_in_row"]) == 0:
+            if step == num_steps or (due(checkpoint_every) and int(metrics["skipped_in_row"]) == 0):
                 save()
             if (reason := _stop_reason(signals, step)) is not None:
                 save()
                 if checkpoints is not None:
                     checkpoints.wait()
                 raise Interrupted(reason, step)
-        if previous is not None and int(previous["skipped_in_row"]) > max_skipped_in_row:
-            raise NonFiniteError(
-                f"loss or gradient was not finite in the last "
-                f"{int(previous['skipped_in_row'])} steps"
-            )
     if checkpoints is not None:
         checkpoints.wait()
     return state

@@ -138,12 +138,39 @@ def tree_shardings(tree: Any, rules: Rules, mesh: Mesh) -> Any:
     return jax.tree_util.tree_map_with_path(place, tree)
 
 
+def data_shard(mesh: Mesh) -> tuple[int, int]:
+    """Which part of every global batch this process must read.
+
+    Processes that differ along ``tensor`` only hold the same rows, so this is not in general
+    the index and the number of processes.
+
+    Args:
+      mesh: the mesh.
+
+    Returns:
+      ``(index, count)``: this process reads rows ``[index B / count, (index + 1) B / count)``.
+
+    Raises:
+      ValueError: the devices of this process do not hold a run of neighbouring rows.
+    """
+    ways = mesh.shape["data"] * mesh.shape["fsdp"]
+    indices = batch_sharding(mesh).addressable_devices_indices_map((ways,)).values()
+    held = sorted({row for index in indices if index for row in range(ways)[index[0]]})
+    first, number = held[0], len(held)
+    if held != list(range(first, first + number)) or first % number or ways % number:
+        raise ValueError(
+            f"mesh {dict(mesh.shape)}: process {jax.process_index()} holds the parts {held} of "
+            f"{ways} of a batch, needs neighbouring ones"
+        )
+    return first // number, ways // number
+
+
 def global_batch(batch: Any, mesh: Mesh) -> Any:
     """Joins the rows that each process holds into arrays sharded over the mesh.
 
     Args:
       batch: pytree of numpy arrays ``[local_batch, ...]``: this process' rows of the
-        global batch, in process order.
+        global batch, those that :func:`data_shard` names.
       mesh: the mesh.
 
     Returns:
@@ -155,14 +182,15 @@ def global_batch(batch: Any, mesh: Mesh) -> Any:
     """
     sharding = batch_sharding(mesh)
     ways = mesh.shape["data"] * mesh.shape["fsdp"]
+    _, count = data_shard(mesh)
 
     def put(path: tuple[Any, ...], rows: np.ndarray) -> jax.Array:
-        total = rows.shape[0] * jax.process_count()
+        total = rows.shape[0] * count
         if total % ways:
             raise ValueError(
                 f"batch {path_name(path)!r}: {total} rows in all do not divide by the "
                 f"{ways} devices on the axes data x fsdp"
             )
-        return jax.make_array_from_process_local_data(sharding, rows)
+        return jax.make_array_from_process_local_data(sharding, rows, (total, *rows.shape[1:]))
 
     return jax.tree_util.tree_map_with_path(put, batch)

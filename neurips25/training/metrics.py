@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import tensorboardX
 
+from neurips25.data import replace_text
+
 
 class MetricWriter:
     """Writes scalars of one run to ``metrics.jsonl`` and to TensorBoard events.
@@ -58,6 +60,10 @@ class MetricWriter:
             self._file.flush()
         except OSError as error:  # a bare write error does not say which file
             raise OSError(error.errno, f"{error.strerror} (step {step})", str(self.path)) from error
+        # The event file has a thread of its own, which dies of a write error; its queue would
+        # then fill up and block for ever.
+        if not self._events.file_writer.event_writer._worker.is_alive():
+            raise OSError(f"the TensorBoard events beside {self.path} cannot be written")
         for name, value in values.items():
             self._events.add_scalar(name, value, int(step))
 
@@ -105,23 +111,3 @@ def read_metrics(path: str | os.PathLike[str], run: str | None = None) -> list[d
         if run is None or row["run"] == run:
             rows.append(row)
     return rows
-
-
-def replace_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a whole file or nothing: a kill or a full disk leaves the old content.
-
-    Args:
-      path: file to write.
-      text: its new content, UTF-8.
-
-    Raises:
-      OSError: it could not be written; the old file is as it was.
-    """
-    path = pathlib.Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

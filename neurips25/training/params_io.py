@@ -1,7 +1,6 @@
 """Parameters to and from safetensors files."""
 
 import os
-import pathlib
 from typing import Any
 
 import jax
@@ -9,6 +8,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from neurips25.data import replaced_file
 from neurips25.training.mesh import path_name
 
 
@@ -27,14 +27,9 @@ def save_params(path: str | os.PathLike[str], params: Any) -> None:
     for keys, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
         if not all(isinstance(k, jax.tree_util.DictKey) and "/" not in str(k.key) for k in keys):
             raise ValueError(f"params: needs nested dicts with names without '/', has {keys}")
-        flat[path_name(keys)] = np.ascontiguousarray(leaf)
-    target = pathlib.Path(path)
-    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    try:
-        safetensors.numpy.save_file(flat, temporary)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+        flat[path_name(keys)] = np.asarray(leaf, order="C")
+    with replaced_file(path) as partial:
+        safetensors.numpy.save_file(flat, partial)
 
 
 def load_params(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -43,7 +43,8 @@ def _new_state(
     key: jax.Array,
     ema: bool,
 ) -> TrainState:
-    variables = dict(init_fn(jax.random.fold_in(key, 0x1217)))
+    init_key, key = jax.random.split(key)
+    variables = dict(init_fn(init_key))
     params = variables.pop("params")
     return TrainState(
         step=jnp.zeros((), jnp.int32),

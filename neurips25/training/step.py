@@ -17,13 +17,14 @@ LossFn = Callable[[Any, Any, Any, jax.Array], tuple[jax.Array, tuple[Metrics, An
 StepFn = Callable[[TrainState, Any], tuple[TrainState, Metrics]]
 
 
-def _micro_batches(batch: Any, count: int) -> Any:
+def _micro_batches(batch: Any, count: int, ways: int) -> Any:
     # Rows i, i + count, ... form micro-batch i: splitting this way keeps every row on the
     # device that already holds it when the leading axis is sharded.
     def split(rows: jax.Array) -> jax.Array:
-        if rows.shape[0] % count:
+        if rows.shape[0] % (count * ways):
             raise ValueError(
-                f"batch of {rows.shape[0]} rows does not divide into {count} micro-batches"
+                f"batch of {rows.shape[0]} rows does not divide into {count} micro-batches over "
+                f"the {ways} devices on the axes data x fsdp"
             )
         return jnp.swapaxes(rows.reshape(rows.shape[0] // count, count, *rows.shape[1:]), 0, 1)
 
@@ -31,7 +32,13 @@ def _micro_batches(batch: Any, count: int) -> Any:
 
 
 def _gradients(
-    loss_fn: LossFn, params: Any, extra: Any, batch: Any, key: jax.Array, accumulate: int
+    loss_fn: LossFn,
+    params: Any,
+    extra: Any,
+    batch: Any,
+    key: jax.Array,
+    accumulate: int,
+    ways: int,
 ) -> tuple[jax.Array, Any, Metrics, Any]:
     grad_fn = jax.value_and_grad(loss_fn, has_aux=True)
     if accumulate == 1:
@@ -48,7 +55,7 @@ def _gradients(
         terms = jax.tree.map(lambda x: x * weight, (loss, grads, metrics)), weight
         return (jax.tree.map(jnp.add, total, terms), extra), None
 
-    micro = _micro_batches(batch, accumulate)
+    micro = _micro_batches(batch, accumulate, ways)
     first = jax.tree.map(lambda x: x[0], micro)
     (loss_shape, (metric_shapes, _)), grad_shapes = jax.eval_shape(
         grad_fn, params, extra, first, key
@@ -107,6 +114,7 @@ def make_train_step(
     """
     if accumulate < 1:
         raise ValueError(f"accumulate: needs at least 1, has {accumulate}")
+    ways = mesh.shape["data"] * mesh.shape["fsdp"]
 
     def step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
         with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
@@ -120,7 +128,7 @@ def make_train_step(
             )
         key = jax.random.fold_in(state.key, state.step)
         loss, grads, metrics, extra = _gradients(
-            loss_fn, state.params, state.extra, batch, key, accumulate
+            loss_fn, state.params, state.extra, batch, key, accumulate, ways
         )
         norm = optax.tree.norm(grads)
         if clip_norm is not None:

@@ -175,6 +175,9 @@ def test_parameters_of_the_tpa_variants():
     [
         ("tpa", {"rank_q": 6}, (32.86, 46.70, 60.54, 77.84)),
         ("tpa_kvonly", {}, (21.33, 29.09, 36.85, 46.55)),
+        ("tpa_nc_a", {"rank_q": 6}, (37.99, 53.99, 69.99, 89.99)),
+        ("tpa_nc_b", {"rank_q": 6}, (41.50, 55.34, 69.18, 86.48)),
+        ("tpa3", {"rank_q": 6, "factor_dim_b": 8}, (39.35, 53.19, 67.03, 84.32)),
         ("mha", {}, (12, 16, 20, 25)),
         ("mqa", {}, (23, 31, 39, 49)),
         ("gqa", {"num_kv_groups": 2}, (22, 30, 38, 48)),
@@ -203,6 +206,9 @@ def test_matched_heads_at_the_paper_budgets(kind, ranks, solutions):
         ),
         ("tpa_kvonly", {}, 12, 63488),
         ("tpa", {"rank_q": 4}, 16, 65536),
+        ("tpa_nc_a", {"rank_q": 4}, 24, 65728),
+        ("tpa_nc_b", {"rank_q": 4}, 21, 64640),
+        ("tpa3", {"rank_q": 4, "factor_dim_b": 4}, 19, 66560),
     ],
 )
 def test_matched_heads_of_the_scaled_down_setting(kind, ranks, heads, params):

@@ -16,51 +16,23 @@ from neurips25.attention import (
     softmax_attention,
 )
 from neurips25.attention.mla import mla_keys_values
-
-
-def golden_case(arrays, dtype, **options):
-    """Config, params and input in our layout: input axis first, heads on their own axis."""
-    heads, width, dim = (int(arrays[f"cfg_{n}"]) for n in ("n_head", "n_embd", "head_dim"))
-    cfg = AttentionConfig(
-        n_embd=width,
-        n_head=heads,
-        head_dim=dim,
-        attention="mla",
-        q_latent_dim=int(arrays["cfg_q_lora_rank"]),
-        kv_latent_dim=int(arrays["cfg_kv_lora_rank"]),
-        rope_head_dim=int(arrays["cfg_qk_rope_head_dim"]),
-        dtype=dtype,
-        **options,
-    )
-
-    def weight(name, *shape):
-        return jnp.asarray(arrays[f"w_{name}__weight"].T.reshape(shape), dtype)
-
-    params = {
-        "w_dq": weight("q_a_proj", width, -1),
-        "q_norm": weight("q_a_layernorm", -1),
-        "w_uq": weight("q_b_proj", cfg.q_latent_dim, heads, -1),
-        "w_dkv": weight("kv_a_proj_with_mqa", width, -1),
-        "kv_norm": weight("kv_a_layernorm", -1),
-        "w_ukv": weight("kv_b_proj", cfg.kv_latent_dim, heads, -1),
-        "wo": weight("c_proj", heads, dim, width),
-    }
-    return cfg, {"params": params}, jnp.asarray(arrays["x"], dtype)
+from tests.attention.reference import reference_layer
+from tests.nn.uniform import assert_fills
 
 
 def test_golden_float64(x64, golden):
     arrays = golden("tpa/attn_mla.npz")
-    cfg, params, x = golden_case(arrays, jnp.float64)
-    y = jitted(cfg)(params, x)
+    cfg, params, x = reference_layer(arrays, "mla", jnp.float64)
+    y = jitted(cfg)({"params": params}, x)
     np.testing.assert_allclose(y, arrays["y_f64rope"], rtol=0, atol=1e-6)
 
 
 def test_golden_rounded_tables(golden):
     arrays = golden("tpa/attn_mla.npz")
-    cfg, params, x = golden_case(arrays, jnp.float32, rope_dtype=jnp.bfloat16)
-    y = jitted(cfg)(params, x)
+    cfg, params, x = reference_layer(arrays, "mla", jnp.float32, rope_dtype=jnp.bfloat16)
+    y = jitted(cfg)({"params": params}, x)
     np.testing.assert_allclose(y, arrays["y_bf16rope"], rtol=0, atol=1e-4)
-    exact = jitted(dataclasses.replace(cfg, rope_dtype=None))(params, x)
+    exact = jitted(dataclasses.replace(cfg, rope_dtype=None))({"params": params}, x)
     assert np.abs(exact - arrays["y_bf16rope"]).max() > 1e-4
 
 
@@ -149,12 +121,17 @@ def test_shifting_all_positions_changes_nothing(x64):
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
 
 
-def test_output_projection_starts_at_zero():
-    cfg, _, x = random_layer(jnp.float32)
+def test_start_of_the_projections():
+    cfg = AttentionConfig(
+        256, 4, 64, attention="mla", q_latent_dim=128, kv_latent_dim=64, rope_head_dim=16
+    )
+    x = jnp.zeros((1, 1, 256))
     params = jax.jit(MultiheadLatentAttention(cfg).init)(jax.random.key(0), x)["params"]
     np.testing.assert_array_equal(params["wo"], 0.0)
-    np.testing.assert_array_equal(params["kv_norm"], 1.0)
-    assert 0.8 * 8**-0.5 < np.abs(params["w_ukv"]).max() <= 8**-0.5
+    for name in ("q_norm", "kv_norm"):
+        np.testing.assert_array_equal(params[name], 1.0)
+    for name, fan_in in {"w_dq": 256, "w_dkv": 256, "w_uq": 128, "w_ukv": 64}.items():
+        assert_fills(params[name], fan_in**-0.5)
 
 
 def test_half_precision_runs_in_its_dtype():

@@ -16,6 +16,8 @@ from neurips25.attention import (
     init_cache,
     softmax_attention,
 )
+from tests.attention.reference import reference_layer
+from tests.nn.uniform import assert_fills
 
 KINDS = ("mha", "gqa", "mqa")
 
@@ -24,47 +26,21 @@ def module_for(cfg):
     return (MultiHeadAttention if cfg.attention == "mha" else GroupedQueryAttention)(cfg)
 
 
-def golden_case(arrays, kind, dtype, **options):
-    """Config, params and input in our layout: input axis first, heads on their own axis."""
-    heads, width = int(arrays["cfg_n_head"]), int(arrays["cfg_n_embd"])
-    dim = int(arrays.get("cfg_head_dim", width // heads))
-    cfg = AttentionConfig(
-        n_embd=width,
-        n_head=heads,
-        head_dim=dim,
-        attention=kind,
-        num_kv_groups=heads // int(arrays.get("cfg_group_size", 1)),
-        dtype=dtype,
-        **options,
-    )
-
-    def split(name):
-        return jnp.asarray(arrays[name].T.reshape(width, -1, dim), dtype)
-
-    params = {
-        "wq": split("w_c_q__weight"),
-        "wk": split("w_c_k__weight"),
-        "wv": split("w_c_v__weight"),
-        "wo": jnp.asarray(arrays["w_c_proj__weight"].T.reshape(heads, dim, width), dtype),
-    }
-    return cfg, {"params": params}, jnp.asarray(arrays["x"], dtype)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_golden_float64(x64, golden, kind):
     arrays = golden(f"tpa/attn_{kind}.npz")
-    cfg, params, x = golden_case(arrays, kind, jnp.float64)
-    y = jitted(cfg)(params, x)
+    cfg, params, x = reference_layer(arrays, kind, jnp.float64)
+    y = jitted(cfg)({"params": params}, x)
     np.testing.assert_allclose(y, arrays["y_f64rope"], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_golden_rounded_tables(golden, kind):
     arrays = golden(f"tpa/attn_{kind}.npz")
-    cfg, params, x = golden_case(arrays, kind, jnp.float32, rope_dtype=jnp.bfloat16)
-    y = jitted(cfg)(params, x)
+    cfg, params, x = reference_layer(arrays, kind, jnp.float32, rope_dtype=jnp.bfloat16)
+    y = jitted(cfg)({"params": params}, x)
     np.testing.assert_allclose(y, arrays["y_bf16rope"], rtol=0, atol=1e-4)
-    exact = jitted(dataclasses.replace(cfg, rope_dtype=None))(params, x)
+    exact = jitted(dataclasses.replace(cfg, rope_dtype=None))({"params": params}, x)
     assert np.abs(exact - arrays["y_bf16rope"]).max() > 1e-4
 
 
@@ -141,12 +117,14 @@ def test_shifting_all_positions_changes_nothing(x64):
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
 
 
-def test_output_projection_starts_at_zero():
-    cfg, _, x = random_layer("mha", jnp.float32)
-    params = jax.jit(MultiHeadAttention(cfg).init)(jax.random.key(0), x)["params"]
+@pytest.mark.parametrize("kind", KINDS)
+def test_start_of_the_projections(kind):
+    cfg = AttentionConfig(256, 8, 64, attention=kind, num_kv_groups=2)
+    x = jnp.zeros((1, 1, 256))
+    params = jax.jit(module_for(cfg).init)(jax.random.key(0), x)["params"]
     np.testing.assert_array_equal(params["wo"], 0.0)
-    bound = 16**-0.5
-    assert all(0.9 * bound < np.abs(params[n]).max() <= bound for n in ("wq", "wk", "wv"))
+    for name in ("wq", "wk", "wv"):
+        assert_fills(params[name], 256**-0.5)
 
 
 def naive(q, k, v, mask, scale):

@@ -17,6 +17,7 @@ from neurips25.attention import (
     tpa_kvonly_self_attention,
     tpa_self_attention,
 )
+from tests.attention.reference import reference_layer
 
 SIZES = {"n_embd": 12, "n_head": 6, "head_dim": 8, "rank_q": 3, "rank_k": 2, "rank_v": 2}
 TIME = 9
@@ -41,21 +42,6 @@ def max_diff(a, b):
     return float(jnp.abs(jnp.asarray(a) - jnp.asarray(b)).max())
 
 
-def params_from_golden(g, dtype):
-    """The repository's Linear weights as our arrays, by the index rules of its README."""
-    heads, dim = int(g["cfg_n_head"]), int(g["cfg_head_dim"])
-    width = int(g["cfg_n_embd"])
-    params = {"wo": g["w_c_proj__weight"].T.reshape(heads, dim, width)}
-    if "w_c_qkv__c_q__weight" in g:
-        params["wq"] = g["w_c_qkv__c_q__weight"].T.reshape(width, heads, dim)
-    for side in "qkv":
-        if f"w_c_qkv__W_A_{side}__weight" in g:
-            a = g[f"w_c_qkv__W_A_{side}__weight"].T.reshape(width, heads, -1)
-            params[f"wa_{side}"] = a.swapaxes(1, 2)
-            params[f"wb_{side}"] = g[f"w_c_qkv__W_B_{side}__weight"].T.reshape(width, -1, dim)
-    return {name: jnp.asarray(value, dtype) for name, value in params.items()}
-
-
 @pytest.mark.parametrize(
     ("kind", "layer"), [("tpa", tpa_self_attention), ("tpa_kvonly", tpa_kvonly_self_attention)]
 )
@@ -68,9 +54,8 @@ def params_from_golden(g, dtype):
 )
 def test_golden_layer(x64, golden, kind, layer, target, dtype, rope_dtype, atol):
     g = golden(f"tpa/attn_{kind}.npz")
-    sizes = {f: int(g[f"cfg_{f}"]) for f in ("n_embd", "n_head", "head_dim")}
-    cfg = AttentionConfig(**sizes, attention=kind, rope_dtype=rope_dtype, dtype=dtype)
-    y = layer(params_from_golden(g, dtype), jnp.asarray(g["x"], dtype), cfg)
+    cfg, params, x = reference_layer(g, kind, dtype, rope_dtype=rope_dtype)
+    y = layer(params, x, cfg)
     np.testing.assert_allclose(y, g[target], atol=atol, rtol=0)
 
 

@@ -12,6 +12,7 @@ from neurips25.attention import (
     init_cache,
     self_attention,
 )
+from tests.nn.uniform import assert_fills
 
 SIZES = {
     "n_embd": 12,
@@ -123,33 +124,38 @@ def test_parameters_are_counted_and_start_as_the_identity_of_a_block(variant):
     assert float(jnp.abs(jitted(layer)({"params": params}, x)).max()) == 0.0
 
 
-BOUNDS = {
+def fresh(**options):
+    """Parameters of a new layer of the width of the paper's small model."""
+    cfg = AttentionConfig(n_embd=768, head_dim=64, **options)
+    return jax.jit(self_attention(cfg).init)(jax.random.key(0), jnp.ones((1, 1, 768)))["params"]
+
+
+PUBLISHED_BOUNDS = {
     "paper": {"wa_q": 0.0786, "wb_q": 0.0722},
     "repo": {"wa_q": 0.0353, "wb_q": 0.0110},
 }
 
 
-@pytest.mark.parametrize("init", BOUNDS)
-def test_start_reaches_its_bound(init):
-    cfg = AttentionConfig(n_embd=768, n_head=34, head_dim=64, init=init)
-    params = jax.jit(self_attention(cfg).init)(jax.random.key(0), jnp.ones((1, 1, 768)))["params"]
-    for name, published in BOUNDS[init].items():
-        width, rank, out = params[name].shape
-        bound = (6 / (width + rank * out)) ** 0.5
+@pytest.mark.parametrize("kind", ["tpa", "tpa_kvonly", "tpa3"])
+@pytest.mark.parametrize("init", ["paper", "repo"])
+def test_factors_start_within_one_per_cent_of_their_bound(init, kind):
+    params = fresh(n_head=34, attention=kind, init=init)
+    factors = {n: p for n, p in params.items() if n not in ("wo", "wq")}
+    assert len(factors) == {"tpa": 6, "tpa_kvonly": 4, "tpa3": 9}[kind]
+    for name, factor in factors.items():
+        width, rank, out = factor.shape
+        total = width + rank * out
         if init == "repo":
-            per = {"wa_q": rank * (width + out), "wb_q": out * (rank + width)}[name]
-            bound = (6 / per) ** 0.5
-        assert abs(bound - published) <= 5e-5
-        top = float(jnp.abs(params[name]).max())
-        assert 0.99 * bound <= top <= bound
+            total = rank * (width + out) if name.startswith("wa_") else out * (rank + width)
+        assert_fills(factor, (6 / total) ** 0.5)
+        if kind == "tpa" and name in PUBLISHED_BOUNDS[init]:
+            assert abs((6 / total) ** 0.5 - PUBLISHED_BOUNDS[init][name]) <= 5e-5
 
 
 @pytest.mark.parametrize("init", ["paper", "repo"])
 def test_kvonly_queries_start_xavier_uniform(init):
-    cfg = AttentionConfig(n_embd=768, n_head=22, head_dim=64, attention="tpa_kvonly", init=init)
-    params = jax.jit(self_attention(cfg).init)(jax.random.key(0), jnp.ones((1, 1, 768)))["params"]
-    bound = (6 / (768 + 22 * 64)) ** 0.5
-    assert 0.99 * bound <= float(jnp.abs(params["wq"]).max()) <= bound
+    params = fresh(n_head=22, attention="tpa_kvonly", init=init)
+    assert_fills(params["wq"], (6 / (768 + 22 * 64)) ** 0.5)
 
 
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])

@@ -1,5 +1,7 @@
 """Figures: what is drawn, and the file that is written."""
 
+import errno
+
 import numpy as np
 import pytest
 from matplotlib import pyplot
@@ -62,3 +64,19 @@ def test_saved_figure_is_a_png_and_closed(tmp_path, make):
     assert [p.name for p in path.parent.iterdir()] == ["loss.png"]
     assert pyplot.get_fignums() == open_before
     assert ax.get_legend() is not None
+
+
+def test_a_figure_that_cannot_be_drawn_leaves_the_old_file(tmp_path, monkeypatch):
+    path = save_figure(new_figure()[0], tmp_path / "loss.png")
+    before = path.read_bytes()
+    fig, _ = new_figure()
+
+    def full_disk(file, **_):
+        file.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(fig, "savefig", full_disk)
+    with pytest.raises(OSError, match="no space"):
+        save_figure(fig, path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["loss.png"]

@@ -100,9 +100,11 @@ def test_missing_and_unknown_fields_are_named(record):
     assert "field 'note': had nothing, needs a text, which may be empty" in str(e.value)
 
 
-def test_reduced_scale_cannot_refute_a_full_scale_number(record):
+@pytest.mark.parametrize("claim_type", [ClaimType.FULL_SCALE_NUMBER, ClaimType.TIMING])
+def test_reduced_scale_cannot_refute_a_full_scale_number_or_a_timing(record, claim_type):
+    record = replace(record, claim_type=claim_type)
     refuted = replace(record, verdict=Verdict.DOES_NOT_HOLD)
-    with pytest.raises(RecordError, match=r"'verdict': had 'does not hold', .*full-scale number"):
+    with pytest.raises(RecordError, match=r"'verdict': had 'does not hold', .*number or a timing"):
         validate(refuted)
     with pytest.raises(RecordError):
         ClaimRecord.from_json(refuted.to_json())
@@ -126,6 +128,15 @@ def test_an_ordering_is_not_decided_by_one_sample(record):
     for verdict in (Verdict.HOLDS, Verdict.DOES_NOT_HOLD):
         validate(replace(one, verdict=verdict, n=2))
         with pytest.raises(RecordError, match=r"'measured.n': had 1, needs at least 2"):
+            validate(replace(one, verdict=verdict))
+
+
+def test_a_timing_is_not_judged_by_one_repetition(record):
+    one = replace(record, claim_type=ClaimType.TIMING, n=1, scale=Scale.FULL)
+    validate(replace(one, verdict=Verdict.NOT_TESTED))
+    for verdict in (Verdict.HOLDS, Verdict.PARTLY, Verdict.DOES_NOT_HOLD):
+        validate(replace(one, verdict=verdict, n=2))
+        with pytest.raises(RecordError, match=r"'measured.n': had 1, needs at least 2.*timing"):
             validate(replace(one, verdict=verdict))
 
 
@@ -165,6 +176,7 @@ def test_a_refused_or_interrupted_write_keeps_the_old_file(tmp_path, record, mon
     with pytest.raises(KeyboardInterrupt):
         write_records(path, [])
     assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["records.json"]
 
 
 def test_one_bad_record_does_not_lose_the_others(tmp_path, record):

@@ -137,6 +137,9 @@ def test_what_was_not_tested(run, record):
         run / "records.json", [dataclasses.replace(record, verdict=Verdict.PARTLY, note="x")]
     )
     assert "full-scale number, 2.618 nats/token, was not measured" in section()
+    timing = dataclasses.replace(record, verdict=Verdict.HOLDS, claim_type=ClaimType.TIMING)
+    write_records(run / "records.json", [timing])
+    assert "the paper's timing, 2.618 nats/token, was not measured" in section()
     full = Setting("configs/t6.py:paper", Scale.FULL, (0,))
     write_records(
         run / "records.json",

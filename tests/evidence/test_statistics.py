@@ -8,6 +8,7 @@ import pytest
 from neurips25.evidence import (
     beyond_noise,
     bootstrap_interval,
+    critical_value,
     difference_with_se,
     mean_and_se,
     median_and_quartiles,
@@ -21,15 +22,19 @@ def test_mean_and_se_by_hand():
     # s^2 = (4 + 1 + 9) / 2 = 7
     assert m.value == 3.0
     assert m.se == pytest.approx(math.sqrt(7 / 3), rel=1e-14)
-    assert m.n == 3
+    assert (m.n, m.dof) == (3, 2)
 
 
 def test_one_sample_has_no_uncertainty():
-    assert mean_and_se([4.0]) == (4.0, None, 1)
-    assert difference_with_se([4.0], [1.0], paired=True) == (3.0, None, 1)
-    assert difference_with_se([4.0], [1.0, 2.0]) == (2.5, None, 1)
+    assert mean_and_se([4.0]) == (4.0, None, 1, None)
+    assert difference_with_se([4.0], [1.0], paired=True) == (3.0, None, 1, None)
+    assert difference_with_se([4.0], [1.0, 2.0]) == (2.5, None, 1, None)
     assert bootstrap_interval([4.0]) is None
-    assert power_law_exponent([1.0, 2.0], [1.0, 2.0]).se is None
+    fit = power_law_exponent([1.0, 2.0], [1.0, 2.0])
+    assert (fit.se, fit.dof) == (None, None)
+    assert power_law_exponent([1.0, 2.0, 4.0], [1.0, 2.0, 5.0]).dof == 1
+    (pair,) = ordering_table({"a": [1.0], "b": [9.0]})
+    assert (pair.se, pair.threshold, pair.beyond_noise) == (None, math.inf, False)
 
 
 def test_paired_difference_removes_what_the_seeds_share():
@@ -40,8 +45,61 @@ def test_paired_difference_removes_what_the_seeds_share():
     assert paired.se == pytest.approx(np.std([0.5, 0.25, 0.75], ddof=1) / math.sqrt(3))
     assert unpaired.value == pytest.approx(0.5)
     assert unpaired.se == pytest.approx(math.hypot(mean_and_se(a).se, mean_and_se(b).se))
-    assert beyond_noise(paired.value, paired.se)
-    assert not beyond_noise(unpaired.value, unpaired.se)
+    assert (paired.dof, unpaired.n) == (2, 3)
+    assert paired.value / paired.se > 3
+    assert unpaired.value / unpaired.se < 1
+
+
+def test_welch_degrees_of_freedom():
+    # Equal variances and sizes have n_a + n_b - 2, one exact mean leaves the other's n - 1.
+    assert difference_with_se([1, 2, 3], [5, 6, 7]).dof == pytest.approx(4)
+    assert difference_with_se([1, 2, 3], [5.0] * 9).dof == pytest.approx(2)
+    # v = 7/3 and 1/2: (17/6)^2 / (49/9/2 + 1/4/1) = 289/107
+    d = difference_with_se([1.0, 2.0, 6.0], [0.0, math.sqrt(2)])
+    assert d.dof == pytest.approx(289 / 107)
+    assert (d.n, d.se) == (2, pytest.approx(math.sqrt(17 / 6)))
+    assert difference_with_se([1.0, 1.0], [2.0] * 5) == (-1.0, 0.0, 2, 1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_diverged_samples_give_no_warning_and_a_usable_dof():
+    for bad in (math.nan, math.inf):
+        for paired in (False, True):
+            d = difference_with_se([bad, bad, 1.0], [1.0, bad, 2.0], paired=paired)
+            assert not math.isfinite(d.value)
+            assert d.dof == 2
+            assert not beyond_noise(d.value, d.se, dof=d.dof)
+    table = ordering_table({"bad": [math.nan, 1.0], "b": [3.0, 3.0], "a": [1.0, 1.0]})
+    assert [(p.lower, p.higher) for p in table] == [("a", "b"), ("a", "bad"), ("b", "bad")]
+
+
+@pytest.mark.parametrize(
+    ("dof", "value"),
+    [(1, 12.7062), (2, 4.30265), (4, 2.77645), (30, 2.04227), (1000, 2), (None, 2)],
+)
+def test_critical_values_are_those_of_student_and_at_least_k(dof, value):
+    assert critical_value(dof) == pytest.approx(value, rel=1e-5)
+    assert critical_value(dof, k=13) == 13
+
+
+@pytest.mark.parametrize("dof", [0, -1, math.nan])
+def test_impossible_degrees_of_freedom_are_refused(dof):
+    with pytest.raises(ValueError, match="dof had"):
+        critical_value(dof)
+
+
+@pytest.mark.parametrize(("n_a", "n_b", "paired"), [(2, 2, True), (3, 3, True), (3, 5, False)])
+def test_noise_is_rarely_taken_for_a_difference(n_a, n_b, paired):
+    rng = np.random.default_rng(0)
+    trials = 2000
+    beyond = by_two = 0
+    for _ in range(trials):
+        d = difference_with_se(rng.normal(size=n_a), rng.normal(size=n_b), paired=paired)
+        beyond += beyond_noise(d.value, d.se, dof=d.dof)
+        by_two += beyond_noise(d.value, d.se)
+    # 5 % expected, standard deviation 0.5 %; the plain rule of two errors fails this.
+    assert 0.02 < beyond / trials <= 0.07
+    assert by_two / trials > 0.09
 
 
 def test_unequal_pairs_are_refused():
@@ -94,7 +152,13 @@ def test_ordering_table_has_all_pairs_and_tells_noise_apart():
     # The shared seed effect hides the difference only from the unpaired comparison.
     shared = {"a": [1.0, 2.0, 3.0], "b": [1.1, 2.12, 3.11]}
     assert not ordering_table(shared)[0].beyond_noise
-    assert ordering_table(shared, paired=True)[0].beyond_noise
+    (pair,) = ordering_table(shared, paired=True)
+    assert pair.beyond_noise
+    assert pair.threshold == critical_value(2)
+    # Three errors apart, but with two degrees of freedom that is noise.
+    (pair,) = ordering_table({"a": [0.0, 0.0, 0.0], "b": [0.5, 1.0, 2.0]}, paired=True)
+    assert 2 < pair.difference / pair.se < pair.threshold
+    assert not pair.beyond_noise
 
 
 def test_power_law_is_exact_without_noise_and_calibrated_with_it():

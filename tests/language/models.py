@@ -31,14 +31,18 @@ def config(name, **changes):
     return T6Config(**(SIZES | KINDS[name] | changes))
 
 
+def shapes(cfg):
+    """The parameters as shapes."""
+    token = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+    return jax.eval_shape(T6LM(cfg).init, jax.random.key(0), token)["params"]
+
+
 @functools.cache
-def params(name):
+def params(name, **changes):
     """Random float64-exact parameters (numpy), output projections not zero."""
-    shapes = jax.eval_shape(
-        T6LM(config(name)).init, jax.random.key(0), jax.ShapeDtypeStruct((1, 1), jnp.int32)
-    )["params"]
+    cfg = config(name, **changes)
     rng = np.random.default_rng(sum(map(ord, name)))
-    return jax.tree.map(lambda s: rng.normal(0, s.shape[0] ** -0.5, s.shape), shapes)
+    return jax.tree.map(lambda s: rng.normal(0, s.shape[0] ** -0.5, s.shape), shapes(cfg))
 
 
 def tokens(*shape, seed=0):

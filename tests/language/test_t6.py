@@ -9,6 +9,7 @@ from experiments import t6_tables
 from neurips25.language import T6LM, cross_entropy, init_lm_cache
 from neurips25.nn import rms_norm
 from tests.language import models
+from tests.nn.uniform import assert_fills
 
 
 def logits_of(name, tokens, **changes):
@@ -16,9 +17,9 @@ def logits_of(name, tokens, **changes):
     return jax.jit(T6LM(cfg).apply)({"params": models.params(name)}, tokens)
 
 
-def cached_and_full(name, prefix, length, dtype):
+def cached_and_full(name, prefix, length, dtype, **changes):
     """Logits [2, T, V] of one full pass, and of a prefill followed by single steps."""
-    cfg = models.config(name, dtype=dtype)
+    cfg = models.config(name, dtype=dtype, **changes)
     tokens = jnp.asarray(models.tokens(2, length))
     model = T6LM(cfg)
 
@@ -37,7 +38,7 @@ def cached_and_full(name, prefix, length, dtype):
         _, steps = jax.lax.scan(step, cache, jnp.arange(prefix, length))
         return model.apply(variables, tokens), jnp.concatenate([start, steps.swapaxes(0, 1)], 1)
 
-    return both(jax.tree.map(lambda x: jnp.asarray(x, dtype), models.params(name)))
+    return both(jax.tree.map(lambda x: jnp.asarray(x, dtype), models.params(name, **changes)))
 
 
 @pytest.mark.parametrize("name", models.KINDS)
@@ -46,9 +47,9 @@ def test_step_by_step_decoding_gives_the_logits_of_the_full_pass(name, x64):
     np.testing.assert_allclose(cached, whole, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["mha", "gqa", "mla", "tpa", "tpa_kvonly", "tpa3", "shared_b"])
+@pytest.mark.parametrize("name", models.KINDS)
 def test_decoding_in_float32(name):
-    whole, cached = cached_and_full(name, 3, 7, "float32")
+    whole, cached = cached_and_full(name, 3, 7, "float32", n_layer=1)
     np.testing.assert_allclose(cached, whole, atol=1e-4)
 
 
@@ -78,6 +79,13 @@ def test_fresh_model_depends_on_the_embedding_alone():
     wte = params["wte"]
     expected = jax.jit(lambda w: jnp.einsum("btd,vd->btv", rms_norm(w[tokens]), w))(wte)
     np.testing.assert_array_equal(logits, expected)
+
+
+def test_embeddings_start_within_one_per_cent_of_their_bound():
+    cfg = models.config("mha", n_embd=64, vocab_size=400, n_layer=1, tie_embeddings=False)
+    params = jax.jit(T6LM(cfg).init)(jax.random.key(0), models.tokens(1, 1))["params"]
+    for name in ("wte", "lm_head"):
+        assert_fills(params[name], 1 / 8)
 
 
 def test_initial_loss_is_that_of_a_model_that_repeats_its_input():

@@ -44,7 +44,7 @@ def test_round_trip_is_exact(written, like):
     found = training.Checkpointer(written[0]).restore_latest(like)
     assert (found.step, found.input_state) == (3, {"position": 3})
     np.testing.assert_array_equal(training.fingerprint(found.state), written[1][3])
-    assert jax.random.key_data(found.state.key).tolist() == [0, 0]
+    assert jax.numpy.issubdtype(found.state.key.dtype, jax.dtypes.prng_key)
 
 
 def test_empty_directory_gives_none(tmp_path, like):

@@ -1,8 +1,6 @@
 import json
 
-import pytest
-
-from neurips25.training import MetricWriter, read_metrics, replace_text
+from neurips25.training import MetricWriter, read_metrics
 
 
 def test_lines_are_readable_at_once_and_runs_are_kept_apart(tmp_path):
@@ -40,14 +38,3 @@ def test_rewind_forgets_later_steps_of_this_run_only(tmp_path):
 
 def test_missing_file_has_no_lines(tmp_path):
     assert read_metrics(tmp_path / "metrics.jsonl") == []
-
-
-def test_replace_text_keeps_the_old_content_when_writing_fails(tmp_path):
-    path = tmp_path / "f"
-    replace_text(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        replace_text(path, "\ud800")
-    assert path.read_text() == "old"
-    replace_text(path, "new")
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]

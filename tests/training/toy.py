@@ -80,7 +80,7 @@ def main():
     elif sizes:
         jax.config.update("jax_num_cpu_devices", int(np.prod(list(sizes.values()))))
     mesh = training.make_mesh(sizes)
-    index, count = jax.process_index(), jax.process_count()
+    index, count = training.data_shard(mesh)
 
     def local_batch(step):
         time.sleep(args.sleep)
