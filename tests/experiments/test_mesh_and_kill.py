@@ -79,7 +79,7 @@ def test_kill_in_the_middle_changes_nothing(whole, tmp_path):
         time.sleep(0.01)
     process.kill()
     process.communicate()
-    assert not (tmp_path / "report.html").exists()
+    assert not (tmp_path / "results" / "tpa-seed0.json").exists()  # it hit the training
     finish(start(tmp_path, "--mesh=data:1"))
     np.testing.assert_array_equal(losses(tmp_path), losses(whole))
     name = "results/tpa-seed0.json"

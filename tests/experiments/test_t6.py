@@ -9,7 +9,9 @@ import pytest
 
 from configs.t6 import PRESETS, get_config
 from experiments import t6, t6_data
+from experiments.workdir import WorkdirError, overrides
 from neurips25 import training
+from neurips25.attention import attention_param_count
 from neurips25.data import ByteTokenizer, write_text_shards
 from neurips25.evidence import Verdict, read_records, render_html
 
@@ -76,13 +78,44 @@ def test_tasks_on_a_finished_run(finished, mesh, task, capsys):
     workdir, _ = finished
     config = get_config("smoke")
     config.task = task
+    config.generate.prompt = "The yield statement "
     t6.run(config, workdir, mesh)
     out = capsys.readouterr().out
     expected = {
-        "eval": "tpa-seed0", "generate": "\n", "export": "safetensors", "bench_decode": "mha",
+        "eval": "tpa-seed0",
+        "generate": "The yield statement ",
+        "export": "safetensors",
+        "bench_decode": "mha",
         "param_table": "1555814400",
-    }[task]  # fmt: skip
+    }[task]
     assert expected in out
+
+
+def test_another_text_or_config_in_the_same_directory_is_refused(finished, mesh, tmp_path):
+    workdir, _ = finished
+    config = get_config("smoke")
+    config.train.steps = 21
+    with pytest.raises(WorkdirError, match=r"config\.train\.steps: 20 there, 21 asked for"):
+        t6.run(config, workdir, mesh)
+    corpus = t6_data.load_corpus(get_config("smoke"))
+    t6_data.check_corpus(corpus, workdir)
+    with pytest.raises(ValueError, match=r"the tokens of .* are not those that this run has seen"):
+        t6_data.check_corpus(corpus._replace(validation=corpus.validation[1:]), workdir)
+
+
+def test_records_name_what_was_changed_from_the_preset(finished):
+    config = get_config("smoke")
+    config.model.n_layer = 2
+    assert overrides(config, get_config("smoke")) == ["--config.model.n_layer=2"]
+    assert all(r.command.endswith("--workdir=DIR") for r in finished[1])
+
+
+def test_sizes_that_do_not_fit_the_mesh_fail_before_training(tmp_path):
+    config = get_config("smoke")
+    eight = jax.sharding.AbstractMesh((3, 1, 1), ("data", "fsdp", "tensor"))
+    corpus = t6_data.load_corpus(config)
+    with pytest.raises(ValueError, match=r"train\.batch_size=4 does not divide by the 3 devices"):
+        t6._check_sizes(config, corpus, eight)
 
 
 def test_tasks_without_a_run_and_unknown_tasks_are_explained(tmp_path, mesh):
@@ -107,8 +140,12 @@ def test_learning_rate_schedule_of_the_paper():
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_and_kind_makes_a_model(preset):
     config = get_config(preset)
-    for kind in config.attention:
-        assert t6.model_config(config, kind, 65).attention == kind
+    for kind, options in config.attention.items():
+        cfg = t6.model_config(config, kind, 65)
+        assert cfg.attention == options.get("attention", kind)
+        ratio = attention_param_count(cfg.attention, cfg) / (4 * cfg.n_embd**2)
+        if preset == "cpu" and kind not in ("tpa_rank1", "tpa_rank4"):
+            assert abs(ratio - 1) < 0.035, kind
     with pytest.raises(ValueError, match="is not one of smoke, demo, cpu"):
         get_config("ppaer")
 
