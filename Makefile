@@ -8,9 +8,11 @@ JOBS   ?= 2
 
 # Compiled programs are kept between runs and shared by parallel test workers.
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
-# On CPU large arrays then lie in huge pages, which saves a quarter of a training step.
-export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
+
+# XLA's CPU backend takes the memory for a step's intermediate arrays anew each time. glibc then
+# keeps it, in huge pages, instead of returning it: a quarter of a T6 training step.
+demo bench: export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:glibc.malloc.arena_max=1
 
 .PHONY: demo test lint format bench notebooks setup clean
 

@@ -22,8 +22,12 @@ import rich.console
 
 Row = dict[str, Any]
 
-# All variants of a benchmark run with the same allocator settings, those of the Makefile.
-_HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+# All variants of a benchmark run with the same allocator settings, those of the Makefile: freed
+# memory is kept, in huge pages where there are any.
+_ALLOCATOR = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:"
+    "glibc.malloc.trim_threshold=17179869184:glibc.malloc.arena_max=1"
+}
 
 
 def cpu_count() -> int:
@@ -141,7 +145,7 @@ def main_for(
             command = ["taskset", "-c", f"0-{count - 1}", *command]
         done = subprocess.run(
             command, check=True, stdout=subprocess.PIPE, text=True,
-            env=_HUGE_PAGES | os.environ | {"OMP_NUM_THREADS": str(count)},
+            env=_ALLOCATOR | os.environ | {"OMP_NUM_THREADS": str(count)},
         )  # fmt: skip
         rows += [{"threads": count, **row} for row in json.loads(done.stdout.splitlines()[-1])]
     report(rows, args["out"])
