@@ -1,5 +1,6 @@
 import json
-import os
+import subprocess
+import sys
 
 import pytest
 from ml_collections import ConfigDict
@@ -50,9 +51,21 @@ def test_file_in_the_way_is_named(tmp_path):
         prepare_workdir(tmp_path / "file", config())
 
 
-def test_directory_without_write_permission_is_named(tmp_path, monkeypatch):
-    # Root may write everywhere, so the permission is taken away by its answer.
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(WorkdirError, match="no write permission"):
-        prepare_workdir(tmp_path, config())
-    assert not (tmp_path / "config.json").exists()
+def test_directory_without_write_permission_is_named(tmp_path):
+    tmp_path.chmod(0o555)
+    # Root may write everywhere, so the attempt is made by a process that gave that up.
+    code = f"""
+import os
+from ml_collections import ConfigDict
+from experiments.workdir import WorkdirError, prepare_workdir
+if os.geteuid() == 0:
+    os.setuid(65534)
+try:
+    prepare_workdir({str(tmp_path / "run")!r}, ConfigDict({{"seed": 0}}))
+except WorkdirError as error:
+    print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert f"cannot use run directory {tmp_path / 'run'}" in result.stdout, result.stderr
+    assert "Permission denied" in result.stdout
+    assert not (tmp_path / "run").exists()
