@@ -35,7 +35,8 @@ from neurips25.training import (
 try:
     _CONFIG = config_flags.DEFINE_config_file("config", help_string="configs/METHOD.py:PRESET")
 except flags.Error as flag_error:  # defining it reads flag files already
-    sys.exit(f"error: {flag_error}")
+    print(f"error: {flag_error}", file=sys.stderr)
+    sys.exit(2)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Run directory; an existing one resumes.")
 _MESH = flags.DEFINE_string(
     "mesh", "", "Devices per axis, such as data:4,fsdp:2,tensor:1. Empty: all on data."

@@ -54,15 +54,6 @@ _E = TypeVar("_E", bound=enum.StrEnum)
 SOFTMAX_KINDS = (AttentionKind.MHA, AttentionKind.MQA, AttentionKind.GQA)
 """Kinds with ordinary key and value heads."""
 
-TPA_KINDS = (
-    AttentionKind.TPA,
-    AttentionKind.TPA_KVONLY,
-    AttentionKind.TPA_NC_A,
-    AttentionKind.TPA_NC_B,
-    AttentionKind.TPA3,
-)
-"""Kinds whose keys and values are sums of rank-one terms."""
-
 
 def parse_enum(cls: type[_E], value: str, name: str) -> _E:
     """The member of ``cls`` with this value.
