@@ -9,8 +9,9 @@ token shards, and is checked here by --dry_run):
 
     smoke         every part at toy size                                   < 1 min
     demo          TPA and MHA, one seed                                    < 4 min
-    cpu           six kinds, three seeds, 1000 steps                       < 40 min
-    variants      TPA's ranks, its two starts, non-contextual and third order  < 40 min
+    cpu           six kinds, three seeds, 1000 steps                       36 min
+    variants      TPA's ranks, its two starts, non-contextual and third order:
+                  14 such runs where cpu has 18                            not timed
     paper         124M parameters; also paper_medium, paper_large, paper_xl (1.55B)
 """
 
@@ -37,8 +38,9 @@ def get_config(preset: str = "cpu") -> ConfigDict:
     config = ConfigDict()
     config.experiment = "t6"
     config.preset = preset
-    # train: everything, and the report. eval, generate: from the checkpoints of a run.
-    # bench_decode, cache_table, param_table: these parts alone.
+    # train: everything, and the report. eval, generate, export (safetensors, with our names and
+    # with those of the released code): from the checkpoints of a run. bench_decode, cache_table,
+    # param_table: these parts alone.
     config.task = "train"
     config.seeds = (0, 1, 2)
     # Kinds to compare, the first is the one that generate and --dry_run use.

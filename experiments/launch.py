@@ -11,10 +11,13 @@ From Python or a notebook: ``experiments.t6.run(configs.t6.get_config("cpu"), wo
 import importlib
 import logging
 import math
+import os
+import pathlib
 import re
 import runpy
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 import jax
 from absl import app, flags
@@ -52,8 +55,17 @@ _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Which of them this is.")
 _TRACEBACK = flags.DEFINE_bool("traceback", False, "Show where an error arose.")
 
 _USER_ERRORS = (
-    WorkdirError, CheckpointError, NonFiniteError, InputEndedError, OSError, ValueError,
+    WorkdirError, CheckpointError, NonFiniteError, InputEndedError,
+    ImportError, OSError, ValueError,
 )  # fmt: skip
+
+# Compiled programs are kept, as the Makefile keeps them; the variables of jax decide otherwise.
+_CACHE = {
+    "jax_compilation_cache_dir": str(
+        pathlib.Path(__file__).resolve().parents[1] / ".cache" / "jax"
+    ),
+    "jax_persistent_cache_min_compile_time_secs": 0.2,
+}
 
 
 def _fail(message: str) -> None:
@@ -127,9 +139,29 @@ def _join_processes() -> None:
         jax.distributed.initialize()
 
 
-def _dry_run(experiment: object) -> None:
+def _keep_compiled() -> None:
+    for option, value in _CACHE.items():
+        if option.upper() not in os.environ:
+            jax.config.update(option, value)
+
+
+def _experiment(config: object) -> ModuleType:
+    name = getattr(config, "experiment", None)
+    if not isinstance(name, str):
+        raise ValueError("the config has no field `experiment`, which names a module")
+    experiment = importlib.import_module(f"experiments.{name}")
+    if not hasattr(experiment, "run"):
+        raise ValueError(f"config.experiment={name!r}: experiments.{name} has no function `run`")
+    return experiment
+
+
+def _dry_run(experiment: ModuleType) -> None:
+    if not hasattr(experiment, "abstract_step"):
+        raise ValueError(
+            f"--dry_run: {experiment.__name__} has no training step to compile (`abstract_step`)"
+        )
     mesh = make_mesh(parse_mesh(_MESH.value))
-    step, state, batch = experiment.abstract_step(_CONFIG.value, mesh)  # type: ignore[attr-defined]
+    step, state, batch = experiment.abstract_step(_CONFIG.value, mesh)
     parameters = sum(math.prod(p.shape) for p in jax.tree.leaves(state.params))
     flops = count_flops(step, state, batch)
     memory = step.lower(state, batch).compile().memory_analysis()
@@ -159,8 +191,9 @@ def main(argv: Sequence[str]) -> None:
         if sizes and not (_COORDINATOR.value or _DISTRIBUTED.value):
             # Virtual devices, so that any mesh can be tried on a CPU; other platforms ignore it.
             jax.config.update("jax_num_cpu_devices", math.prod(sizes.values()))
+        _keep_compiled()
         _join_processes()
-        experiment = importlib.import_module(f"experiments.{config.experiment}")
+        experiment = _experiment(config)
         if _DRY_RUN.value:
             _dry_run(experiment)
             return

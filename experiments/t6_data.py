@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from experiments.workdir import has_begun
 from neurips25 import data
 
 
@@ -97,7 +98,7 @@ def check_corpus(corpus: Corpus, workdir: pathlib.Path) -> None:
     """Stores what the corpus is in ``corpus.json``, or checks it against what is stored.
 
     Text that changed between two starts would give the tokens another meaning without any
-    error, so the tokenizer and a digest of the tokens belong to the run.
+    error, so the tokenizer and a digest of the tokens belong to the run, once it has begun.
 
     Args:
       corpus: the corpus.
@@ -112,7 +113,7 @@ def check_corpus(corpus: Corpus, workdir: pathlib.Path) -> None:
         "tokenizer": None if corpus.tokenizer is None else corpus.tokenizer.to_dict(),
     }
     file = workdir / "corpus.json"
-    if not file.exists():
+    if not file.exists() or not has_begun(workdir):
         if jax.process_index() == 0:
             data.replace_text(file, json.dumps(now) + "\n")
         return

@@ -1,7 +1,6 @@
 """Tables and figures of the T6 experiment, and what they are drawn from."""
 
 import functools
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,24 +12,20 @@ import rich.console
 from ml_collections import ConfigDict
 
 from experiments.benchmarks import decode, harness
+from experiments.figures import plot_curves
 from experiments.t6_claims import claim_records
-from experiments.tables import print_table, write_csv
+from experiments.tables import print_table, write_csv, write_orderings
+from experiments.training_run import result_file, stored
 from neurips25.attention import cache_bytes
-from neurips25.data import replace_text
-from neurips25.evidence import (
-    ClaimRecord,
-    mean_and_se,
-    new_figure,
-    ordering_table,
-    plot_band,
-    save_figure,
-    write_records,
-)
+from neurips25.evidence import ClaimRecord, mean_and_se, new_figure, save_figure, write_records
 from neurips25.language import T6LM, T6Config, init_lm_cache
 
 
 def decode_error(cfg: T6Config, params: Any, tokens: np.ndarray) -> float:
     """Largest difference between the logits of a cached and an un-cached pass.
+
+    Matrix products have the full precision of their dtype, on accelerators that round more by
+    default too: the question is whether both passes compute the same.
 
     Args:
       cfg, params: the model.
@@ -60,7 +55,8 @@ def decode_error(cfg: T6Config, params: Any, tokens: np.ndarray) -> float:
         _, decoded = jax.lax.scan(step, cache, jnp.arange(half, length))
         return jnp.abs(decoded - whole[0, half:]).max()
 
-    return float(compare(params))
+    with jax.default_matmul_precision("highest"):
+        return float(compare(params))
 
 
 def _validation_rows(
@@ -77,6 +73,8 @@ def _validation_rows(
             f"{own[0].attention_parameters / budget:.3f}", own[0].cache_numbers,
             len(own), f"{loss.value:.4f}", se, f"{np.exp(loss.value):.3f}",
             f"{loss.value / np.log(2):.3f}", f"{np.mean([r.seconds for r in own]):.0f}",
+            configs[kind].init if configs[kind].attention.startswith("tpa") else "-",
+            sum(not np.isfinite(r.loss) for r in own),
         ])  # fmt: skip
     return rows
 
@@ -84,6 +82,7 @@ def _validation_rows(
 _VALIDATION_HEADER = (
     "attention", "heads", "parameters", "attention / 4d^2", "cached numbers per token and layer",
     "seeds", "nats/token", "s.e.", "perplexity", "bits/token", "seconds",
+    "init of the factors", "seeds diverged",
 )  # fmt: skip
 # On the terminal: what fits in 80 columns.
 _SHORT = {0: "kind", 2: "parameters", 4: "cached", 6: "nats", 7: "s.e.",
@@ -103,15 +102,15 @@ def _figures(
 ) -> None:
     losses = _losses(config, results)
     for name, label, transform in (
-        ("loss", "validation loss (nats/token)", np.asarray),
+        ("loss", "validation loss (nats/token)", float),
         ("perplexity", "validation perplexity", np.exp),
     ):
-        fig, ax = new_figure("training tokens", label, f"Validation {name} against tokens")
-        for kind in config.kinds:
-            curves = [r.curve for r in results if r.kind == kind]
-            values = transform([[v for _, v in c] for c in curves])
-            plot_band(ax, [t for t, _ in curves[0]], values, kind)
-        save_figure(fig, figures / f"{name}_vs_tokens.png")
+        curves = {
+            kind: [[(t, transform(v)) for t, v in r.curve] for r in results if r.kind == kind]
+            for kind in config.kinds
+        }
+        title, path = f"Validation {name} against tokens", figures / f"{name}_vs_tokens.png"
+        plot_curves(curves, "training tokens", label, title, path)
 
     fig, ax = new_figure(
         "cache bytes per token (float32, all layers)", "validation loss (nats/token)",
@@ -150,9 +149,10 @@ def prefill_rates(
     Returns:
       Kind -> median and quartiles of tokens per second, batch 1.
     """
-    file = workdir / "results" / "prefill.json"
-    if file.exists():
-        return json.loads(file.read_text())
+    return stored(result_file(workdir, "prefill"), lambda: _measure_prefill(configs))
+
+
+def _measure_prefill(configs: Mapping[str, T6Config]) -> dict[str, dict[str, float]]:
     calls = {}
     for kind, cfg in configs.items():
         tokens = jnp.zeros((1, cfg.block_size), jnp.int32)
@@ -164,13 +164,10 @@ def prefill_rates(
         speed = configs[kind].block_size / np.asarray(times)
         q1, median, q3 = np.quantile(speed, [0.25, 0.5, 0.75]).tolist()
         rates[kind] = {"median": median, "q1": q1, "q3": q3}
-    replace_text(file, json.dumps(rates) + "\n")
     return rates
 
 
-def decode_timings(
-    config: ConfigDict, workdir: pathlib.Path, console: rich.console.Console | None = None
-) -> list[dict[str, Any]]:
+def decode_timings(config: ConfigDict, workdir: pathlib.Path) -> list[dict[str, Any]]:
     """Decode time of one attention layer per kind and cache length, measured once per run.
 
     Sizes are the paper's decoding benchmark (d 2048, 32 heads, TPA (16, 1, 1), GQA 4 groups).
@@ -178,20 +175,20 @@ def decode_timings(
     Returns:
       Rows as :func:`experiments.benchmarks.decode.measure` gives them.
     """
-    file = workdir / "results" / "decode.json"
-    if file.exists():
-        rows = json.loads(file.read_text())
-    else:
-        d = config.decode
-        rows = decode.measure(d.repeats, d.lengths, d.batch_size, decode.KINDS)
-        file.parent.mkdir(exist_ok=True)
-        replace_text(file, json.dumps(rows, indent=1) + "\n")
-    cells = decode.table(rows)
-    write_csv(workdir / "tables" / "decode_time.csv", decode.HEADER, cells)
-    if console is not None:
-        print_table(console, "Decode time of one attention layer", decode.HEADER, cells)
-        decode.plot_times(rows, workdir / "figures" / "decode_time.png")
+    d = config.decode
+    rows = stored(
+        result_file(workdir, "decode"),
+        lambda: decode.measure(d.repeats, d.lengths, d.batch_size, decode.KINDS),
+    )
+    write_csv(workdir / "tables" / "decode_time.csv", decode.HEADER, decode.table(rows))
     return rows
+
+
+def bench_decode(config: ConfigDict, workdir: pathlib.Path, console: rich.console.Console) -> None:
+    """Prints and draws :func:`decode_timings`."""
+    rows = decode_timings(config, workdir)
+    print_table(console, "Decode time of one attention layer", decode.HEADER, decode.table(rows))
+    decode.plot_times(rows, workdir / "figures" / "decode_time.png")
 
 
 def write_report(
@@ -211,7 +208,7 @@ def write_report(
       configs: kind -> model config.
       corpus: name of the text.
       results: of the training runs.
-      errors: kind -> largest difference of cached and un-cached logits.
+      errors: as :func:`experiments.t6.decode_errors` gives them.
       timings: of decoding.
       workdir: the run directory.
       console: where to print.
@@ -226,15 +223,7 @@ def write_report(
     title = f"Validation loss on {corpus}, {len(config.seeds)} seed(s)"
     print_table(console, title, list(_SHORT.values()), [[r[i] for i in _SHORT] for r in rows])
     if len(config.kinds) > 1:
-        pairs = ordering_table(losses, paired=True)
-        header = ("lower loss", "higher loss", "difference", "s.e.", "needed s.e.", "beyond noise")
-        cells = [
-            [p.lower, p.higher, f"{p.difference:.4f}", "-" if p.se is None else f"{p.se:.4f}",
-             "-" if p.se is None else f"{p.threshold:.1f}", "yes" if p.beyond_noise else "no"]
-            for p in pairs
-        ]  # fmt: skip
-        write_csv(tables / "orderings.csv", header, cells)
-        print_table(console, "Which orders are beyond noise", header, cells)
+        write_orderings(losses, workdir, console, paired=True)
     longest = [row for row in timings if row["length"] == max(r["length"] for r in timings)]
     title = f"One decoding step over {longest[0]['length']} cached tokens, this machine"
     print_table(console, title, decode.HEADER[:6], [c[:6] for c in decode.table(longest)])
@@ -247,6 +236,6 @@ def write_report(
     write_csv(tables / "prefill.csv", columns, rates)
     print_table(console, "Prefill of one prompt of the training length", columns, rates)
     _figures(config, configs, results, timings, workdir / "figures")
-    records = claim_records(config, configs, corpus, losses, errors, timings)
+    records = claim_records(config, configs, corpus, losses, errors, timings, workdir)
     write_records(workdir / "records.json", records)
     return records

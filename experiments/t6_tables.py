@@ -1,5 +1,6 @@
 """Cache and parameter tables of the paper's four model sizes, from shapes alone."""
 
+import dataclasses
 import functools
 import math
 import pathlib
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import rich.console
 
 from configs.t6 import get_config
+from experiments.t6_model import model_config
 from experiments.tables import print_table, write_csv
 from neurips25.attention import attention_param_count, cache_bytes, cache_numbers_per_token
 from neurips25.language import T6LM, T6Config
@@ -29,18 +31,22 @@ RELEASED_PARAMETERS = {
 }
 
 
-def paper_model(size: str, kind: Any) -> T6Config:
-    """The model of one of the paper's sizes."""
+def paper_model(size: str, kind: str) -> T6Config:
+    """The model of one of the paper's sizes, with any kind of ``configs/t6.py``."""
     config = get_config(SIZES[size])
-    return T6Config(**config.model, **config.attention[kind], attention=kind)
+    return model_config(config, kind, config.model.vocab_size)
 
 
 @functools.cache
 def parameter_count(cfg: T6Config) -> int:
     """Parameters of a model, counted on its shapes; nothing is allocated."""
     tokens = jax.ShapeDtypeStruct((1, 1), jnp.int32)
-    shapes = jax.eval_shape(T6LM(cfg).init, jax.random.key(0), tokens)
-    return sum(math.prod(p.shape) for p in jax.tree.leaves(shapes["params"]))
+    one_layer = T6LM(dataclasses.replace(cfg, n_layer=1))
+    shapes = jax.eval_shape(one_layer.init, jax.random.key(0), tokens)["params"]
+    sizes = {
+        name: sum(math.prod(p.shape) for p in jax.tree.leaves(shapes[name])) for name in shapes
+    }
+    return sum(sizes.values()) + (cfg.n_layer - 1) * sizes["block_0"]  # blocks are all alike
 
 
 def cache_rows() -> list[list[Any]]:

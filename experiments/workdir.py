@@ -1,4 +1,4 @@
-"""Run directories: one config per directory, written before anything else."""
+"""Run directories: one config per directory, stored before anything else."""
 
 import json
 import os
@@ -12,15 +12,25 @@ from ml_collections import ConfigDict
 
 from neurips25.data import replace_text
 
+# A start that failed early leaves an empty checkpoint directory at most.
+_WORK = ("checkpoints/*/*", "data/*", "results/*")
+
 
 class WorkdirError(RuntimeError):
     """A run directory cannot be used; the message says which one and why."""
+
+
+def has_begun(workdir: pathlib.Path) -> bool:
+    """Whether a run directory holds checkpoints, generated data or results of its config."""
+    return any(path.exists() for pattern in _WORK for path in workdir.glob(pattern))
 
 
 def prepare_workdir(
     workdir: str | os.PathLike[str], config: ConfigDict, free_fields: Sequence[str] = ()
 ) -> pathlib.Path:
     """Creates a run directory, or checks that an existing one is of the same config.
+
+    As long as no work was done in it (see :func:`has_begun`) another config takes its place.
 
     Args:
       workdir: the directory.
@@ -39,20 +49,23 @@ def prepare_workdir(
     fields = json.loads(config.to_json_best_effort())
     text = json.dumps(fields, indent=2, sort_keys=True) + "\n"
     file = path / "config.json"
+    same = False
     try:
         path.mkdir(parents=True, exist_ok=True)
         if file.exists():
             there = json.loads(file.read_text(encoding="utf-8"))
             for name in free_fields:
                 there[name] = fields.get(name)
-            if different := _differences(there, fields):
+            different = _differences(there, fields)
+            if different and has_begun(path):
                 raise WorkdirError(
                     f"{path} holds a run of another config; use another --workdir, or delete "
                     "this one. The difference:\n  " + "\n  ".join(different)
                 )
+            same = not different
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(f"no write permission for {path}")
-        if jax.process_index() == 0 and not file.exists():
+        if jax.process_index() == 0 and not same:
             replace_text(file, text)
     except json.JSONDecodeError as error:
         raise WorkdirError(f"{file} is damaged ({error}); restore it or delete it") from error

@@ -42,19 +42,45 @@ def test_areas_stand_beside_each_other(path):
 def test_public_names_exist_and_are_documented(area):
     package = __import__(f"neurips25.{area}", fromlist=["__all__"])
     assert package.__doc__
+    assert len(set(package.__all__)) == len(package.__all__)
     for name in package.__all__:
         value = getattr(package, name)
         if inspect.isclass(value) or inspect.isroutine(value):
             assert value.__doc__, f"neurips25.{area}.{name} has no docstring"
 
 
-def test_every_method_of_the_table_has_its_parts():
-    table = re.findall(r"^\|[^|]*\(`(\w+)`\)", (ROOT / "README.md").read_text(), re.M)
-    assert table
-    for method in table:
-        assert (ROOT / "configs" / f"{method}.py").exists()
-        assert (ROOT / "experiments" / f"{method}.py").exists()
-        assert (ROOT / "notebooks" / f"{method}.ipynb").exists()
+# Short name and arXiv id of every method in the README's table.
+METHODS = re.findall(
+    r"^\|[^|]*\(`(\w+)`\).*?arXiv:(\d+\.\d+)", (ROOT / "README.md").read_text(), re.M
+)
+
+
+def citing(folder, paper):
+    """The modules below a folder whose docstring cites a paper."""
+    for path in sorted(folder.rglob("*.py")):
+        if paper in (ast.get_docstring(ast.parse(path.read_text())) or ""):
+            yield path
+
+
+def test_the_table_of_methods_is_read():
+    rows = re.findall(r"^\|.*\(`\w+`\) \|", (ROOT / "README.md").read_text(), re.M)
+    assert len(METHODS) == len(rows) >= 1
+
+
+@pytest.mark.parametrize(("method", "paper"), METHODS)
+def test_every_method_of_the_table_has_its_parts(method, paper):
+    for part in (
+        f"configs/{method}.py",
+        f"experiments/{method}.py",
+        f"notebooks/{method}.ipynb",
+        f"tests/experiments/test_{method}.py",
+    ):
+        assert (ROOT / part).exists(), part
+    assert "smoke" in (ROOT / "tests" / "experiments" / f"test_{method}.py").read_text()
+    assert list(citing(ROOT / "experiments" / "benchmarks", paper)), f"no benchmark of {paper}"
+    modules = [path.relative_to(LIBRARY) for path in citing(LIBRARY, paper)]
+    tested = [m for m in modules if (ROOT / "tests" / m.parent / f"test_{m.name}").exists()]
+    assert tested, f"no tests of {paper}"
 
 
 def test_readme_example_runs():

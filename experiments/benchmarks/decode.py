@@ -5,8 +5,9 @@
 Sizes are the first example of arXiv:2501.06425, sec. 4 (32 heads of 64 features, GQA with 4
 groups, MLA with d_c = 256 and d_h^R = 32, TPA of ranks 16, 1, 1), one new token, float32. Rows
 ``*_jaxnn`` are ``jax.nn.dot_product_attention`` over the same cache. The floor of a kind is the
-larger of its cache's bytes at the copy bandwidth of memory and its FLOPs at the rate of a 1024^3
-matmul, both measured in the same process. Takes about four minutes on two cores.
+larger of its cache's bytes at the copy bandwidth of memory (bytes copied per second, each counted
+once) and its FLOPs at the rate of a 1024^3 matmul, both measured in the same process. The bandwidth
+of reading alone is printed beside it. Takes about four minutes on two cores.
 """
 
 import functools
@@ -98,6 +99,7 @@ def measure(
       cache_mb, gflop, floor_ms and bound ("bytes" or "FLOPs").
     """
     bandwidth, rate = harness.copy_bandwidth(), harness.matmul_rate()
+    reading = harness.read_bandwidth()
     rows = []
     for length in lengths:
         calls = {kind: decode_step(kind, batch, length) for kind in kinds}
@@ -121,6 +123,7 @@ def measure(
                     "cache_mb": size / 1e6,
                     "gflop": flops / 1e9,
                     "copy_gb_s": bandwidth / 1e9,
+                    "read_gb_s": reading / 1e9,
                     "matmul_gflop_s": rate / 1e9,
                     "floor_ms": max(by_bytes, by_flops),
                     "bound": "bytes" if by_bytes > by_flops else "FLOPs",
@@ -184,6 +187,7 @@ def report(rows: list[harness.Row], out: pathlib.Path) -> None:
         own = [r for r in rows if r["threads"] == threads]
         machine = (
             f"{threads} thread(s), copy {own[0]['copy_gb_s']:.0f} GB/s, "
+            f"read {own[0]['read_gb_s']:.0f} GB/s, "
             f"matmul {own[0]['matmul_gflop_s']:.0f} GFLOP/s"
         )
         harness.show(f"Decoding step, {machine}", HEADER, table(own))

@@ -7,14 +7,14 @@ CPUs only: XLA sizes its thread pools by the affinity mask that it finds at its 
 
 import argparse
 import concurrent.futures
-import csv
+import contextlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,26 @@ _ALLOCATOR = {
 }
 
 
+_CAN_PIN = hasattr(os, "sched_setaffinity")  # Linux
+
+
 def cpu_count() -> int:
     """CPUs that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if _CAN_PIN else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def first_cpus(count: int) -> Iterator[None]:
+    """Processes started in the body run on the first ``count`` CPUs of those allowed here."""
+    if not _CAN_PIN:
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(allowed)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def time_interleaved(
@@ -63,17 +80,32 @@ def time_interleaved(
 
 
 def copy_bandwidth(megabytes: int = 256, repeats: int = 5) -> float:
-    """Bytes per second copied between arrays that no cache holds, on all allowed CPUs."""
+    """Bytes per second copied between arrays that no cache holds, on all allowed CPUs.
+
+    Each byte counts once, though a copy both reads and writes it. A kernel that only reads can
+    therefore be faster than this; see :func:`read_bandwidth`.
+    """
     source, target = (np.ones(megabytes * 250_000, np.float32) for _ in range(2))
+    return source.nbytes / _best_time(np.copyto, (target, source), repeats)
+
+
+def read_bandwidth(megabytes: int = 256, repeats: int = 5) -> float:
+    """Bytes per second of the maximum of an array that no cache holds, on all allowed CPUs."""
+    source = np.ones(megabytes * 250_000, np.float32)
+    return source.nbytes / _best_time(np.max, (source,), repeats)
+
+
+def _best_time(call: Callable[..., Any], arrays: Sequence[np.ndarray], repeats: int) -> float:
+    # One thread per CPU, each with its part of the arrays.
     threads = cpu_count()
-    parts = list(zip(np.array_split(target, threads), np.array_split(source, threads)))
+    parts = list(zip(*(np.array_split(array, threads) for array in arrays)))
     times = []
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         for _ in range(repeats):
             start = time.perf_counter()
-            list(pool.map(lambda part: np.copyto(*part), parts))
+            list(pool.map(lambda part: call(*part), parts))
             times.append(time.perf_counter() - start)
-    return source.nbytes / min(times)
+    return min(times)
 
 
 def matmul_rate(repeats: int = 15) -> float:
@@ -88,12 +120,10 @@ def matmul_rate(repeats: int = 15) -> float:
 
 def write_rows(path: pathlib.Path, rows: Sequence[Row]) -> None:
     """Writes rows as CSV; the first row names the columns, lists are left out."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    from experiments.tables import write_csv
+
     columns = [name for name, value in rows[0].items() if not isinstance(value, list)]
-    with path.open("w", newline="", encoding="utf-8") as f:
-        writer = csv.DictWriter(f, columns, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(path, columns, [[row.get(name, "") for name in columns] for row in rows])
 
 
 def show(title: str, header: Sequence[str], cells: Sequence[Sequence[Any]]) -> None:
@@ -123,7 +153,7 @@ def main_for(
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(out))
     parser.add_argument("--repeats", type=int, default=30, help="timed calls of each variant")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    threads = tuple(range(1, cpu_count() + 1))[:2]
+    threads = tuple(range(1, cpu_count() + 1))[:2] if _CAN_PIN else (cpu_count(),)
     for name, default in {"threads": threads, **options}.items():
         many = isinstance(default, tuple)
         parser.add_argument(f"--{name}", type=int, nargs="+" if many else None, default=default)
@@ -133,19 +163,20 @@ def main_for(
     if args["worker"]:
         print(json.dumps(measure(**chosen)))
         return
-    if max(args["threads"]) > cpu_count():
-        parser.error(f"--threads: {max(args['threads'])} asked for, {cpu_count()} CPUs are here")
+    if not 1 <= min(args["threads"]) <= max(args["threads"]) <= cpu_count():
+        parser.error(f"--threads: {args['threads']} asked for, {cpu_count()} CPUs are here")
+    if not _CAN_PIN and set(args["threads"]) != {cpu_count()}:
+        parser.error(f"--threads: a process can have no less than all {cpu_count()} CPUs here")
     rows = []
     for count in args["threads"]:
         command = [sys.executable, "-m", module, "--worker"]
         for name, value in chosen.items():
             values = value if isinstance(value, (list, tuple)) else [value]
             command += [f"--{name}", *map(str, values)]
-        if count < cpu_count():
-            command = ["taskset", "-c", f"0-{count - 1}", *command]
-        done = subprocess.run(
-            command, check=True, stdout=subprocess.PIPE, text=True,
-            env=_ALLOCATOR | os.environ | {"OMP_NUM_THREADS": str(count)},
-        )  # fmt: skip
+        with first_cpus(count):
+            done = subprocess.run(
+                command, check=True, stdout=subprocess.PIPE, text=True,
+                env=_ALLOCATOR | os.environ | {"OMP_NUM_THREADS": str(count)},
+            )  # fmt: skip
         rows += [{"threads": count, **row} for row in json.loads(done.stdout.splitlines()[-1])]
     report(rows, args["out"])

@@ -16,8 +16,8 @@ from neurips25.attention.config import (
     AttentionConfig,
     AttentionKind,
     num_kv_heads,
-    parse_enum,
 )
+from neurips25.nn.enums import parse_enum
 
 
 def cache_numbers_per_token(kind: AttentionKind | str, cfg: AttentionConfig) -> int:

@@ -1,14 +1,16 @@
 """What each kind of attention keeps of the past tokens, as preallocated arrays.
 
 Every array is [batch, max_len, ...]: row m holds position m. Lengths are not stored; a
-decoding step attends over the rows up to its own position, so whatever lies behind is never
-read before it is overwritten.
+decoding step gives the rows behind its own position weight 0. What lies there until it is
+overwritten does not matter, as long as it is finite: 0 times NaN is NaN. A token at position
+max_len or later has no row; see :func:`update_cache` for what becomes of it.
 """
 
 from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jax.typing import ArrayLike, DTypeLike
 
@@ -17,8 +19,8 @@ from neurips25.attention.config import (
     AttentionConfig,
     AttentionKind,
     num_kv_heads,
-    parse_enum,
 )
+from neurips25.nn.enums import parse_enum
 
 
 @struct.dataclass
@@ -147,20 +149,21 @@ def init_cache(
 def update_cache(cache: C, new: C, index: ArrayLike) -> C:
     """Writes the entries of T new tokens at rows ``index .. index + T − 1``.
 
-    A step that donates its cache writes in place. New rows that do not all fit below M are
-    not written.
+    A step that donates its cache writes in place.
 
     Args:
       cache: arrays [B, M, ...].
       new: the same class with arrays [B, T, ...], T ≤ M.
-      index: int32, a scalar or [B] (a row of its own for each sequence).
+      index: int32, a scalar or [B] (a row of its own for each sequence). New rows must all
+        lie in 0..M−1. Where ``index`` is traced (under ``jit``, ``vmap``) that cannot be
+        checked, and a sequence whose rows do not fit is left as it was.
 
     Returns:
       The cache with those rows replaced, in the dtypes of ``cache``.
 
     Raises:
-      ValueError: ``new`` is of another class or does not fit, or ``index`` is neither a scalar
-        nor [B].
+      ValueError: ``new`` is of another class or does not fit, ``index`` is neither a scalar
+        nor [B], or the rows that it names lie outside of the cache.
 
     >>> cache = KVCache(k=jnp.zeros((1, 4, 1, 2)), v=jnp.zeros((1, 4, 1, 2)))
     >>> new = KVCache(k=jnp.ones((1, 1, 1, 2)), v=jnp.ones((1, 1, 1, 2)))
@@ -172,22 +175,28 @@ def update_cache(cache: C, new: C, index: ArrayLike) -> C:
             f"new is a {type(new).__name__} that keeps {_kept(new)}, needs a "
             f"{type(cache).__name__} that keeps {_kept(cache)}"
         )
-    index = jnp.asarray(index)
-    batch = jax.tree.leaves(cache)[0].shape[0]
+    given, index = index, jnp.asarray(index)
+    batch, length = jax.tree.leaves(cache)[0].shape[:2]
     if index.shape not in ((), (batch,)) or not jnp.issubdtype(index.dtype, jnp.integer):
         raise ValueError(f"index is {index.dtype} of shape {index.shape}, needs int32 () or [B]")
-    where = jnp.stack([jnp.arange(batch), jnp.broadcast_to(index, (batch,))], axis=1)
-
-    def write(old: jax.Array, rows: jax.Array) -> jax.Array:
+    for old, rows in zip(jax.tree.leaves(cache), jax.tree.leaves(new), strict=True):
         fits = rows.ndim == old.ndim and rows.shape[1] <= old.shape[1]
         if not fits or rows.shape[:1] + rows.shape[2:] != old.shape[:1] + old.shape[2:]:
             raise ValueError(
                 f"new has an array of shape {rows.shape}, needs {old.shape} with at most "
                 f"{old.shape[1]} tokens on axis 1"
             )
-        return _scatter_rows(old, rows.astype(old.dtype), where)
-
-    return jax.tree.map(write, cache, new)
+    if not isinstance(given, jax.core.Tracer):
+        first, last = int(np.min(given)), int(np.max(given)) + jax.tree.leaves(new)[0].shape[1] - 1
+        if first < 0 or last >= length:
+            raise ValueError(
+                f"index={np.asarray(given).tolist()} needs rows {first} to {last}, the cache has "
+                f"0 to {length - 1}"
+            )
+    where = jnp.stack([jnp.arange(batch), jnp.broadcast_to(index, (batch,))], axis=1)
+    return jax.tree.map(
+        lambda old, rows: _scatter_rows(old, rows.astype(old.dtype), where), cache, new
+    )
 
 
 def _scatter_rows(old: jax.Array, rows: jax.Array, where: jax.Array) -> jax.Array:

@@ -5,14 +5,13 @@ Every function of this package that takes a ``cfg`` only reads attributes of
 """
 
 import dataclasses
-import difflib
 import enum
 import numbers
-from typing import TypeVar
 
 import jax.numpy as jnp
 from jax.typing import DTypeLike
 
+from neurips25.nn.enums import parse_enum
 from neurips25.nn.rope import RopeStyle
 
 
@@ -49,37 +48,8 @@ class InitScheme(enum.StrEnum):
     REPO = "repo"
 
 
-_E = TypeVar("_E", bound=enum.StrEnum)
-
 SOFTMAX_KINDS = (AttentionKind.MHA, AttentionKind.MQA, AttentionKind.GQA)
 """Kinds with ordinary key and value heads."""
-
-
-def parse_enum(cls: type[_E], value: str, name: str) -> _E:
-    """The member of ``cls`` with this value.
-
-    Args:
-      cls: a ``StrEnum``.
-      value: a member, or the text of one.
-      name: how to call the option in the error.
-
-    Returns:
-      The member.
-
-    Raises:
-      ValueError: no such member; the message lists them and names the nearest.
-
-    >>> parse_enum(AttentionKind, "tpa", "attention").name
-    'TPA'
-    """
-    try:
-        return cls(value)
-    except ValueError:
-        options = [member.value for member in cls]
-        near = difflib.get_close_matches(str(value), options, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"{name}={value!r} is not one of {', '.join(options)}; did you mean {near!r}?"
-        ) from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,8 +148,10 @@ class AttentionConfig:
             raise ValueError(f"rope_fraction={self.rope_fraction} must be in (0, 1]")
         if not 0.0 < self.rope_decay <= 1.0:
             raise ValueError(f"rope_decay={self.rope_decay} must be in (0, 1]")
-        if not jnp.issubdtype(self.dtype, jnp.floating):
-            raise ValueError(f"dtype={self.dtype} must be a floating-point dtype")
+        for name in ("dtype", "rope_dtype"):
+            dtype = getattr(self, name)
+            if dtype is not None and not jnp.issubdtype(dtype, jnp.floating):
+                raise ValueError(f"{name}={dtype} must be a floating-point dtype")
 
     def _check_kind(self) -> None:
         kind = self.attention

@@ -5,8 +5,8 @@ from flax import linen
 from neurips25.attention.config import AttentionConfig, AttentionKind
 from neurips25.attention.mla import MultiheadLatentAttention
 from neurips25.attention.softmax import GroupedQueryAttention, MultiHeadAttention
-from neurips25.attention.third_order import ThirdOrderTPASelfAttention
 from neurips25.attention.tpa_modules import TPAKVOnlySelfAttention, TPASelfAttention
+from neurips25.attention.tpa_third_order import ThirdOrderTPASelfAttention
 
 
 def self_attention(cfg: AttentionConfig, name: str | None = None) -> linen.Module:

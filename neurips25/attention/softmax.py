@@ -30,7 +30,7 @@ def softmax_attention(
     mask: jax.Array | None = None,
     scale: float | None = None,
 ) -> jax.Array:
-    """softmax(scale · q kᵀ + mask) v for each head, the softmax in float32 at least.
+    """softmax(scale · q kᵀ) v for each head over the keys it may see, in float32 at least.
 
     Args:
       q: [B, T, H, D].
@@ -44,15 +44,13 @@ def softmax_attention(
       [B, T, H, E] of the promoted dtype of ``q`` and ``v``.
 
     Raises:
-      ValueError: shapes that do not fit each other.
+      ValueError: shapes that do not fit each other, or a mask that is not bool.
     """
     _check_qkv(q, k, v)
     batch, time, heads, dim = q.shape
     length, groups = k.shape[1:3]
-    if mask is not None and mask.shape not in ((time, length), (batch, time, length)):
-        raise ValueError(
-            f"mask has shape {mask.shape}, needs {(time, length)} or {(batch, time, length)}"
-        )
+    if mask is not None:
+        check_mask(mask, batch, time, length)
     scale = 1.0 / math.sqrt(dim) if scale is None else scale
     rows = q.reshape(batch, time, groups, heads // groups, dim).transpose(0, 2, 3, 1, 4)
     keys, values = jnp.moveaxis(k, 1, 2), jnp.moveaxis(v, 1, 2)
@@ -329,6 +327,19 @@ def check_call(
             f"positions has shape {positions.shape}, needs {x.shape[1:2]} or {x.shape[:2]}"
         )
     return positions
+
+
+def check_mask(mask: jax.Array, batch: int, time: int, length: int) -> None:
+    """Raises ``ValueError`` unless ``mask`` is bool [time, length] or [batch, time, length].
+
+    A mask meant to be added to scores, 0 where a query may look and −inf where it may not,
+    would be read as its opposite.
+    """
+    shapes = ((time, length), (batch, time, length))
+    if mask.shape not in shapes or mask.dtype != jnp.bool_:
+        raise ValueError(
+            f"mask is {mask.dtype} of shape {mask.shape}, needs bool {shapes[0]} or {shapes[1]}"
+        )
 
 
 def _head_params(module: linen.Module, cfg: AttentionConfig, groups: int) -> dict[str, jax.Array]:

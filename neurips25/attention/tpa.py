@@ -18,8 +18,9 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from neurips25.attention.config import AttentionConfig, HeadActivation, parse_enum
-from neurips25.attention.softmax import rotate, softmax_attention
+from neurips25.attention.config import AttentionConfig, HeadActivation
+from neurips25.attention.softmax import check_mask, rotate, softmax_attention
+from neurips25.nn.enums import parse_enum
 
 
 class TPAImpl(enum.StrEnum):
@@ -97,7 +98,11 @@ def head_factor(
     params: Mapping[str, jax.Array], side: str, x: jax.Array, cfg: AttentionConfig
 ) -> jax.Array:
     """The a of "q", "k" or "v" after its activation: [B, T, R, H] for ``x`` [B, T, d]."""
-    a = _factor(params, f"wa_{side}", f"a_{side}", x)
+    return activate_heads(_factor(params, f"wa_{side}", f"a_{side}", x), cfg)
+
+
+def activate_heads(a: jax.Array, cfg: AttentionConfig) -> jax.Array:
+    """``cfg.head_activation`` of head-side factors [..., R, H]."""
     if cfg.head_activation is HeadActivation.SIGMOID:
         return jax.nn.sigmoid(a)
     if cfg.head_activation is HeadActivation.SOFTMAX:
@@ -179,11 +184,7 @@ def tpa_attention(
         if time != length:
             raise ValueError(f"mask is needed for {time} queries over {length} keys")
         mask = jnp.tril(jnp.ones((time, time), bool))
-    shapes = ((time, length), (batch, time, length))
-    if mask.shape not in shapes or mask.dtype != jnp.bool_:
-        raise ValueError(
-            f"mask is {mask.dtype} of shape {mask.shape}, needs bool {shapes[0]} or {shapes[1]}"
-        )
+    check_mask(mask, batch, time, length)
     if impl is TPAImpl.FACTORED:
         return _factored_attention(factors, mask)
     q, k = assemble(factors.aq, factors.bq), assemble(factors.ak, factors.bk)

@@ -59,20 +59,22 @@ def flash_tpa_decode(
       aq: [B, N, R_Q, H] head factors of the queries, N ≥ 1.
       bq: [B, N, R_Q, D] feature factors, already rotated.
       cache: ak [B, M, R_K, H], bk [B, M, R_K, D] (rotated), av [B, M, R_V, H],
-        bv [B, M, R_V, E].
+        bv [B, M, R_V, E]; finite in the rows that are not seen too.
       length: int, rows that may be seen: a scalar, [B], or [B, N] (query n of sequence b sees
         rows m < length[b, n]).
       block_size: rows per step of the scan; M need not be a multiple of it. One block, and no
         scan, where it is M or more. None takes as many rows as form 2¹⁹ logits (16384 rows of
         32 heads for one query).
-      mask: [B, N, M] added to the logits, −inf hides a row; None adds nothing.
+      mask: floating [B, N, M] added to the logits, −inf hides a row; None adds nothing. A
+        bool mask m is ``jnp.where(m, 0.0, -jnp.inf)``.
 
     Returns:
-      [B, N, H, E] of the promoted dtype of ``aq`` and ``bv``; zeros for a query that sees no
+      [B, N, H, E] of the promoted dtype of ``aq`` and ``cache.bv``; zeros for a query that sees no
       row. Logits, maxima, sums and outputs are accumulated in float32 at least.
 
     Raises:
-      ValueError: shapes that do not fit each other, or ``block_size`` below 1.
+      ValueError: shapes that do not fit each other, a mask that is not floating, or
+        ``block_size`` below 1.
 
     Source: arXiv:2501.06425, algorithm 2.
 
@@ -246,8 +248,14 @@ def _decode(
         block_size = _MIX_ROWS * max(1, _BLOCK_LOGITS // (_MIX_ROWS * logits_per_row))
     if block_size < 1:
         raise ValueError(f"block_size={block_size} must be at least 1")
-    if mask is not None and mask.shape != (batch, queries, rows):
-        raise ValueError(f"mask has shape {mask.shape}, needs {(batch, queries, rows)}")
+    if mask is not None:
+        # A bool or 0/1 mask would be added as it is and hide nothing.
+        fits = mask.shape == (batch, queries, rows) and jnp.issubdtype(mask.dtype, jnp.floating)
+        if not fits:
+            raise ValueError(
+                f"mask is {mask.dtype} of shape {mask.shape}, needs floating "
+                f"{(batch, queries, rows)}: it is added to the logits, −inf hides a row"
+            )
     compute = jnp.promote_types(dtype, jnp.float32)
     row = jnp.arange(rows)
     bias = jnp.where(row < _lengths(length, batch, queries), 0.0, -jnp.inf).astype(compute)

@@ -16,6 +16,7 @@ from neurips25.attention.config import AttentionConfig, AttentionKind, InitSchem
 from neurips25.attention.softmax import causal_attention, check_call, merge_heads, rotate
 from neurips25.attention.tpa import (
     TPAFactors,
+    activate_heads,
     assemble,
     feature_factor,
     head_factor,
@@ -66,7 +67,7 @@ def tpa_self_attention(
     if not decode:
         return merge_heads(params, tpa_attention(factors), cfg), update_cache(cache, new, 0)
     cache = update_cache(cache, new, first_row(positions))
-    rows = _all_factors(params, cache, x, cfg)
+    rows = _all_factors(params, cache, cfg)
     length = jnp.broadcast_to(positions, x.shape[:2]) + 1
     y = flash_tpa_decode(factors.aq, factors.bq, rows, length)
     return merge_heads(params, y, cfg), cache
@@ -232,25 +233,27 @@ def _kept(params: Params, factors: TPAFactors) -> TPACache:
     )
 
 
-def _all_factors(params: Params, cache: TPACache, x: jax.Array, cfg: AttentionConfig) -> TPACache:
+def _all_factors(params: Params, cache: TPACache, cfg: AttentionConfig) -> TPACache:
     """The cache with the factors that it does not hold: constants, and the rotated shared b."""
-    length = jax.tree.leaves(cache)[0].shape[1]
-    rows = jnp.arange(length, dtype=jnp.int32)
-    # Only its shape is read: constant factors depend on no token.
-    tokens = jnp.zeros((1, length, x.shape[-1]), cfg.dtype)
+    batch, length = jax.tree.leaves(cache)[0].shape[:2]
+    positions = jnp.arange(length, dtype=jnp.int32)
 
-    def for_all(constant: jax.Array) -> jax.Array:
-        return jnp.broadcast_to(constant, (x.shape[0], *constant.shape[1:]))
+    def constant(name: str) -> jax.Array:
+        value = params[name].astype(cfg.dtype)
+        return jnp.broadcast_to(value, (1, length, *value.shape))
+
+    def for_all(rows: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(rows, (batch, *rows.shape[1:]))
 
     ak, bk, av, bv = cache.ak, cache.bk, cache.av, cache.bv
     if "wb_kv" in params and bk is not None:
-        bk, bv = rotate(bk, rows, cfg), bk
+        bk, bv = rotate(bk, positions, cfg), bk
     if ak is None:
-        ak = for_all(head_factor(params, "k", tokens, cfg))
+        ak = for_all(activate_heads(constant("a_k"), cfg))
     if av is None:
-        av = for_all(head_factor(params, "v", tokens, cfg))
+        av = for_all(activate_heads(constant("a_v"), cfg))
     if bk is None:
-        bk = for_all(rotate(feature_factor(params, "k", tokens, cfg), rows, cfg))
+        bk = for_all(rotate(constant("b_k"), positions, cfg))
     if bv is None:
-        bv = for_all(feature_factor(params, "v", tokens, cfg))
+        bv = for_all(constant("b_v"))
     return TPACache(ak=ak, bk=bk, av=av, bv=bv)

@@ -40,6 +40,7 @@ from neurips25.evidence.statistics import (
 from neurips25.evidence.verdict import (
     verdict_at_least,
     verdict_at_most,
+    verdict_difference_at_most,
     verdict_difference_within,
     verdict_number,
     verdict_ordering,
@@ -86,6 +87,7 @@ __all__ = [
     "validate",
     "verdict_at_least",
     "verdict_at_most",
+    "verdict_difference_at_most",
     "verdict_difference_within",
     "verdict_number",
     "verdict_ordering",

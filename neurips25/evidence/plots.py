@@ -1,6 +1,7 @@
 """Figures that show their uncertainty.
 
-Figures are made without pyplot, so nothing here depends on a display or leaves a figure open.
+Figures are made directly on the Agg canvas, so nothing here depends on a display. pyplot only
+closes a caller's figure that it manages.
 """
 
 import math

@@ -18,6 +18,7 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import jax
 import jsonschema
 import numpy as np
 
@@ -103,12 +104,19 @@ class Measured:
 
 
 def current_versions() -> dict[str, str]:
-    """Returns the versions a measurement depends on; a package not installed is left out.
+    """What a measurement depends on: versions, and the kind of device that jax computes on.
 
-    >>> sorted(current_versions())[:3]
-    ['flax', 'jax', 'jaxlib']
+    Returns:
+      Name -> version of Python and of the packages (one not installed is left out), and
+      ``device``: the platform and, where that says more, the kind: ``"cpu"``,
+      ``"gpu (NVIDIA H200)"``.
+
+    >>> sorted(current_versions())[:4]
+    ['device', 'flax', 'jax', 'jaxlib']
     """
-    versions = {"python": platform.python_version()}
+    device = jax.local_devices()[0]
+    kind = "" if device.device_kind == device.platform else f" ({device.device_kind})"
+    versions = {"device": device.platform + kind, "python": platform.python_version()}
     for package in ("jax", "jaxlib", "flax", "optax", "numpy", "scipy", "neurips25"):
         try:
             versions[package] = importlib.metadata.version(package)
@@ -139,7 +147,7 @@ class ClaimRecord:
       paper_unit: unit of ``paper_value``.
       note: anything a reader needs to judge the verdict.
       date: ISO date of the measurement.
-      versions: versions of python and of the packages used.
+      versions: what it was measured with, as from ``current_versions``.
     """
 
     method: str
@@ -241,8 +249,8 @@ def _problem(error: jsonschema.ValidationError) -> str:
 def validate(record: ClaimRecord | Mapping[str, Any]) -> None:
     """Checks a record against the schema and its rules.
 
-    Beside the types, the rules are: a run of scale ``REDUCED`` never refutes a
-    ``FULL_SCALE_NUMBER`` or a ``TIMING``; a verdict other than ``NOT_TESTED`` rests on a
+    Beside the types, the rules are: a run of scale ``REDUCED`` leaves a ``FULL_SCALE_NUMBER``
+    ``NOT_TESTED`` and never refutes a ``TIMING``; a verdict other than ``NOT_TESTED`` rests on a
     measured value, for a ``TIMING`` on n >= 2 of them; an ``ORDERING`` holds or does not hold
     only with n >= 2; an uncertainty says of which kind it is.
 

@@ -55,10 +55,12 @@ class _Verbatim:
     text: str
 
 
-_VERDICTS = frozenset(v.value for v in Verdict)
+_EACH_ORDER = (
+    "The {} orderings are judged one by one. The usual threshold takes chance for an order in up "
+    "to 5 % of comparisons, so among many of them some verdicts may be chance."
+)
 
-# Claims that a reduced setting may agree with, but does not measure.
-_OF_FULL_SCALE = (ClaimType.FULL_SCALE_NUMBER, ClaimType.TIMING)
+_VERDICTS = frozenset(v.value for v in Verdict)
 
 _Block = _Heading | _Paragraph | _Items | _Grid | _Figure | _Verbatim
 
@@ -158,6 +160,9 @@ def _run_blocks(run: Run) -> list[_Block]:
             _Paragraph("; ".join(f"{v}: {counts[v]}" for v in Verdict) + "."),
             _claims_table(run.records),
         ]
+        orders = sum(r.claim_type is ClaimType.ORDERING for r in run.records)
+        if orders > 1:
+            blocks.append(_Paragraph(_EACH_ORDER.format(orders)))
         notes = tuple(f"{r.claim_id}: {r.note}" for r in run.records if r.note)
         blocks += [_Items(notes)] if notes else []
     else:
@@ -218,11 +223,10 @@ def _untested(records: Sequence[ClaimRecord]) -> _Block:
     for r in records:
         if r.verdict is Verdict.NOT_TESTED:
             items.append(f"{r.claim_id} ({r.source}): {r.statement}")
-        elif r.claim_type in _OF_FULL_SCALE and r.setting.scale is Scale.REDUCED:
+        elif r.claim_type is ClaimType.TIMING and r.setting.scale is Scale.REDUCED:
             items.append(
                 f"{r.claim_id} ({r.source}): the verdict '{r.verdict.value}' rests on a "
-                f"reduced setting; the paper's {r.claim_type.value}, {_paper_value(r)}, "
-                "was not measured"
+                f"reduced setting; the paper's timing, {_paper_value(r)}, was not measured"
             )
     if items:
         return _Items(tuple(items))

@@ -7,13 +7,15 @@ not tested. In both c is ``critical_value(dof, k)``: at least k, and with few sa
 quantile of Student's t. Where no uncertainty is passed (None), a threshold takes the value as
 exact, while an order or a difference between methods counts as not tested. A timing is judged
 by the quartiles of its repetitions.
+
+A run that diverged is a result: among losses its NaN or infinity counts as higher than every
+finite one.
 """
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from neurips25.evidence.record import Scale, Verdict
@@ -31,7 +33,8 @@ def verdict_at_most(
     """Verdict on value <= limit.
 
     Args:
-      value: what was measured. A run that diverged (NaN or infinity) meets no limit.
+      value: what was measured. NaN and infinity, from a run that diverged, meet no limit;
+        minus infinity meets every one.
       limit: what is claimed, in the same unit.
       se: standard error of ``value``; None or 0 where it is exact.
       k: the least number of standard errors on either side of ``value``.
@@ -43,8 +46,8 @@ def verdict_at_most(
     >>> str(verdict_at_most(1.9, 2.0, se=0.03)), str(verdict_at_most(1.9, 2.0, se=0.03, dof=2))
     ('holds', 'partly')
     """
-    if math.isnan(value) or value == math.inf:
-        return Verdict.DOES_NOT_HOLD
+    if not math.isfinite(value):
+        return Verdict.HOLDS if value == -math.inf else Verdict.DOES_NOT_HOLD
     half_width = critical_value(dof, k) * _checked(se)
     if value + half_width <= limit:
         return Verdict.HOLDS
@@ -67,6 +70,31 @@ def verdict_at_least(
     return verdict_at_most(-value, -limit, se, k, dof=dof)
 
 
+def verdict_difference_at_most(
+    difference: float,
+    se: float | None,
+    margin: float,
+    k: float = 2.0,
+    *,
+    dof: float | None = None,
+) -> Verdict:
+    """Verdict on a - b <= margin, method a being as good as b up to a margin.
+
+    Args:
+      difference, se, dof: as from ``difference_with_se``. With ``se=None`` (fewer than two
+        seeds) the claim counts as not tested; pass 0 for an exact difference. If only b
+        diverged the claim holds, if only a did it does not, and if both did it is not tested.
+      margin: largest difference that still counts as as good.
+      k: the least number of standard errors on either side.
+
+    >>> str(verdict_difference_at_most(-0.3, 0.01, margin=0.05))
+    'holds'
+    """
+    if se is None or math.isnan(difference):
+        return Verdict.NOT_TESTED
+    return verdict_at_most(difference, margin, se, k, dof=dof)
+
+
 def verdict_difference_within(
     difference: float,
     se: float | None,
@@ -79,16 +107,15 @@ def verdict_difference_within(
 
     Args:
       difference, se, dof: as from ``difference_with_se``. With ``se=None`` (fewer than two
-        seeds) the claim counts as not tested; pass 0 for an exact difference.
+        seeds) the claim counts as not tested; pass 0 for an exact difference. If one of the
+        methods diverged it does not hold, if both did it is not tested.
       margin: largest difference that still counts as equal.
       k: the least number of standard errors on either side.
 
     >>> str(verdict_difference_within(0.01, 0.01, margin=0.05))
     'holds'
     """
-    if se is None:
-        return Verdict.NOT_TESTED
-    return verdict_at_most(abs(difference), margin, se, k, dof=dof)
+    return verdict_difference_at_most(abs(difference), se, margin, k, dof=dof)
 
 
 def verdict_ordering(
@@ -101,9 +128,10 @@ def verdict_ordering(
     """Verdict on mean(expected[0]) < mean(expected[1]) < ..., of losses or other costs.
 
     Each pair of methods is in order or reversed if the difference of the means exceeds
-    ``critical_value(dof, k)`` standard errors, and else left open. A method whose mean is NaN
-    or infinite has diverged, and counts as higher than every one that has not; two that
-    diverged are left open. So is any pair in which a method has fewer than two samples.
+    ``critical_value(dof, k)`` standard errors, and else left open. A method that diverged (see
+    ``difference_with_se``) counts as higher than every one that has not; two that diverged
+    are left open. So is any pair in which a method has fewer than two samples. Each pair is
+    judged by itself: the 5 % of ``beyond_noise`` are per pair, not for all of them together.
 
     Args:
       measured: method name -> float ``[n]`` samples, one per seed. Where larger is better,
@@ -149,11 +177,6 @@ def verdict_ordering(
 def _sign(lower: ArrayLike, higher: ArrayLike, k: float, paired: bool) -> int:
     """1 if the two are in the order claimed, -1 if they are reversed, 0 if that is open."""
     d = difference_with_se(higher, lower, paired=paired)
-    if d.se is None:
-        return 0
-    lower_diverged, higher_diverged = (not np.isfinite(x).all() for x in (lower, higher))
-    if lower_diverged or higher_diverged:
-        return int(higher_diverged) - int(lower_diverged)
     if not beyond_noise(d.value, d.se, k, dof=d.dof):
         return 0
     return 1 if d.value > 0 else -1

@@ -22,7 +22,7 @@ from flax import linen
 
 from neurips25.attention import AttentionConfig, init_cache, self_attention
 from neurips25.data import IGNORE_INDEX
-from neurips25.nn import SwiGLU, constrain_batch, rms_norm, uniform_init
+from neurips25.nn import SwiGLU, constrain_batch, masked_mean, rms_norm, uniform_init
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,5 +207,4 @@ def cross_entropy(logits: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax
     valid = targets != IGNORE_INDEX
     logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, jnp.where(valid, targets, 0))
-    count = valid.sum().astype(jnp.float32)
-    return jnp.where(valid, losses, 0).sum() / jnp.maximum(count, 1), count
+    return masked_mean(losses, valid)

@@ -23,7 +23,7 @@ from neurips25.training.mesh import (
 from neurips25.training.metrics import MetricWriter, read_metrics
 from neurips25.training.params_io import load_params, save_params
 from neurips25.training.state import TrainState, abstract_state, create_state
-from neurips25.training.step import LossFn, Metrics, StepFn, make_train_step
+from neurips25.training.step import LossFn, Metrics, StepFn, guarded_update, make_train_step
 
 __all__ = [
     "AXES",
@@ -49,6 +49,7 @@ __all__ = [
     "fingerprint",
     "fit",
     "global_batch",
+    "guarded_update",
     "load_params",
     "make_mesh",
     "make_train_step",

@@ -80,7 +80,9 @@ def _stop_reason(caught: list[str], step: int) -> str | None:
 
 
 @contextlib.contextmanager
-def _prefetched(batches: Batches, mesh: Mesh, depth: int = 2) -> Iterator[Iterator[tuple]]:
+def _prefetched(
+    batches: Batches, mesh: Mesh, place: Callable[[Any, Mesh], Any], depth: int = 2
+) -> Iterator[Iterator[tuple]]:
     # Yields (batch on the mesh, input state after that batch). The thread runs ahead of the
     # training step, so the position to save is the one that travels with the batch.
     ready: queue.Queue = queue.Queue(maxsize=depth)
@@ -91,7 +93,7 @@ def _prefetched(batches: Batches, mesh: Mesh, depth: int = 2) -> Iterator[Iterat
         while not stop.is_set():
             try:
                 rows = next(batches)
-                item = (global_batch(rows, mesh), copy.deepcopy(batches.get_state()))
+                item = (place(rows, mesh), copy.deepcopy(batches.get_state()))
             except BaseException as error:
                 item = (None, error)
             while not stop.is_set():
@@ -147,6 +149,7 @@ def fit(
     evaluate: Callable[[TrainState], dict[str, Any]] | None = None,
     eval_every: int = 0,
     max_skipped_in_row: int = 10,
+    place: Callable[[Any, Mesh], Any] = global_batch,
     description: str = "train",
     show_progress: bool | None = None,
 ) -> TrainState:
@@ -156,10 +159,11 @@ def fit(
     again ends with the same parameters, bit for bit on the same machine.
 
     Args:
-      train_step: from :func:`~neurips25.training.step.make_train_step`.
+      train_step: from :func:`~neurips25.training.step.make_train_step`, or another function
+        that keeps the contract of :data:`~neurips25.training.step.StepFn`.
       state: the initial state; donated.
       batches: input, each item a pytree of numpy arrays ``[local_batch, ...]`` (this
-        process' rows).
+        process' rows), or what ``place`` takes.
       num_steps: last step, counted from 0 and not from the checkpoint.
       mesh: mesh of state and batches.
       checkpoints: where to resume from and save to; None for neither.
@@ -169,6 +173,10 @@ def fit(
       evaluate: ``state -> scalars``, called every ``eval_every`` steps and after the last.
       eval_every: steps between evaluations, 0 for one at the end only.
       max_skipped_in_row: steps in a row that may be skipped as not finite.
+      place: ``(item, mesh) -> batch on the mesh``, called in a thread ahead of the step. The
+        default splits rows over the mesh. For input that has no rows of its own, such as one
+        large graph, give another function; one that returns arrays already on the mesh sends
+        nothing.
       description: label of the progress bar.
       show_progress: None shows the bar on a terminal only.
 
@@ -208,7 +216,7 @@ def fit(
 
     with (
         _caught_signals() as signals,
-        _prefetched(batches, mesh) as ready,
+        _prefetched(batches, mesh, place) as ready,
         _progress(show_progress) as bar,
     ):
         task = bar.add_task(description, total=num_steps, completed=step, rate="-", loss="-")

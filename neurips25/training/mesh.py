@@ -178,13 +178,16 @@ def global_batch(batch: Any, mesh: Mesh) -> Any:
       :func:`batch_sharding`.
 
     Raises:
-      ValueError: the global batch does not divide by the data x fsdp devices.
+      ValueError: an array without a leading axis, or a global batch that does not divide by
+        the data x fsdp devices.
     """
     sharding = batch_sharding(mesh)
     ways = mesh.shape["data"] * mesh.shape["fsdp"]
     _, count = data_shard(mesh)
 
     def put(path: tuple[Any, ...], rows: np.ndarray) -> jax.Array:
+        if np.ndim(rows) == 0:
+            raise ValueError(f"batch {path_name(path)!r}: a scalar has no rows to split")
         total = rows.shape[0] * count
         if total % ways:
             raise ValueError(

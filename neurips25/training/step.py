@@ -12,9 +12,18 @@ from neurips25.training.mesh import Rules, tree_shardings
 from neurips25.training.state import TrainState
 
 Metrics = dict[str, jax.Array]
-# (params, extra, batch, key) -> (loss, (metrics, extra))
+
 LossFn = Callable[[Any, Any, Any, jax.Array], tuple[jax.Array, tuple[Metrics, Any]]]
+"""``(params, extra, batch, key) -> (loss, (metrics, extra))``, see :func:`make_train_step`."""
+
 StepFn = Callable[[TrainState, Any], tuple[TrainState, Metrics]]
+"""``(state, batch) -> (state, metrics)``, what :func:`~neurips25.training.fit.fit` calls.
+
+A step raises ``state.step`` by exactly one, whatever it does inside, and may donate the state.
+Metrics are scalars; among them are ``loss`` and ``skipped_in_row``, the number of calls up to
+this one that left the state as it was because something was not finite.
+:func:`make_train_step` makes such a step of a loss, :func:`guarded_update` helps to write one.
+"""
 
 
 def _micro_batches(batch: Any, count: int, ways: int) -> Any:
@@ -87,9 +96,7 @@ def make_train_step(
 ) -> StepFn:
     """Builds ``(state, batch) -> (state, metrics)``, jitted, with the state donated.
 
-    One step is gradient (summed over micro-batches), global-norm clipping, ``tx.update``,
-    and, when loss or gradient norm is not finite, none of it: parameters, optimiser state,
-    averages and collections stay as they were and the skip is counted.
+    One step is the gradient (averaged over micro-batches), then :func:`guarded_update`.
 
     Args:
       loss_fn: ``(params, extra, batch, key) -> (loss, (metrics, extra))``; loss is a mean
@@ -121,48 +128,94 @@ def make_train_step(
             return take_step(state, batch)
 
     def take_step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
-        if (ema_decay is None) != (state.ema_params is None):
-            raise ValueError(
-                f"ema_decay is {ema_decay}, the state has "
-                f"{'no' if state.ema_params is None else 'an'} ema_params: create_state(ema=...)"
-            )
         key = jax.random.fold_in(state.key, state.step)
         loss, grads, metrics, extra = _gradients(
             loss_fn, state.params, state.extra, batch, key, accumulate, ways
         )
-        norm = optax.tree.norm(grads)
-        if clip_norm is not None:
-            scale = jnp.minimum(1.0, clip_norm / jnp.maximum(norm, 1e-12))
-            grads = jax.tree.map(lambda g: g * scale.astype(g.dtype), grads)
-        updates, opt_state = tx.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
-        ema = state.ema_params
-        if ema_decay is not None:
-            ema = optax.incremental_update(params, ema, 1 - ema_decay)
-
-        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
-        params, opt_state, ema, extra = jax.tree.map(
-            lambda new, old: jnp.where(finite, new, old),
-            (params, opt_state, ema, extra),
-            (state.params, state.opt_state, state.ema_params, state.extra),
+        new, counts = guarded_update(
+            state,
+            loss,
+            grads,
+            extra,
+            tx,
+            mesh=mesh,
+            rules=rules,
+            clip_norm=clip_norm,
+            ema_decay=ema_decay,
         )
-        new = TrainState(
-            step=state.step + 1,
-            params=params,
-            opt_state=opt_state,
-            key=state.key,
-            extra=extra,
-            ema_params=ema,
-            skipped=state.skipped + ~finite,
-            skipped_in_row=jnp.where(finite, 0, state.skipped_in_row + 1),
-        )
-        new = jax.lax.with_sharding_constraint(new, tree_shardings(new, rules, mesh))
-        metrics = metrics | {
-            "loss": loss,
-            "grad_norm": norm,
-            "skipped": new.skipped,
-            "skipped_in_row": new.skipped_in_row,
-        }
-        return new, metrics
+        return new, metrics | counts
 
     return jax.jit(step, donate_argnums=0)
+
+
+def guarded_update(
+    state: TrainState,
+    loss: jax.Array,
+    grads: Any,
+    extra: Any,
+    tx: optax.GradientTransformation,
+    *,
+    mesh: Mesh,
+    rules: Rules = (),
+    clip_norm: float | None = None,
+    ema_decay: float | None = None,
+) -> tuple[TrainState, Metrics]:
+    """One update of the state, or none where loss or gradient is not finite.
+
+    Global-norm clipping, ``tx.update``, the average of the parameters. When the loss or the
+    norm of the gradient is not finite, parameters, optimiser state, averages and collections
+    stay as they were and the skip is counted. For use under ``jit``, in a step of one's own.
+
+    Args:
+      state: as it is.
+      loss: scalar.
+      grads: gradient, a tree like ``state.params``.
+      extra: the collections after this step, a tree like ``state.extra``.
+      tx, mesh, rules, clip_norm, ema_decay: as for :func:`make_train_step`.
+
+    Returns:
+      The state with ``step`` one higher, and ``loss``, ``grad_norm`` (before clipping),
+      ``skipped`` and ``skipped_in_row``. A step that calls this several times sets ``step``
+      itself at its end, see :data:`StepFn`.
+
+    Raises:
+      ValueError: ``ema_decay`` with a state that has no ``ema_params``, or the other way round.
+    """
+    if (ema_decay is None) != (state.ema_params is None):
+        raise ValueError(
+            f"ema_decay is {ema_decay}, the state has "
+            f"{'no' if state.ema_params is None else 'an'} ema_params: create_state(ema=...)"
+        )
+    norm = optax.tree.norm(grads)
+    if clip_norm is not None:
+        scale = jnp.minimum(1.0, clip_norm / jnp.maximum(norm, 1e-12))
+        grads = jax.tree.map(lambda g: g * scale.astype(g.dtype), grads)
+    updates, opt_state = tx.update(grads, state.opt_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    ema = state.ema_params
+    if ema_decay is not None:
+        ema = optax.incremental_update(params, ema, 1 - ema_decay)
+
+    finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+    params, opt_state, ema, extra = jax.tree.map(
+        lambda new, old: jnp.where(finite, new, old),
+        (params, opt_state, ema, extra),
+        (state.params, state.opt_state, state.ema_params, state.extra),
+    )
+    new = TrainState(
+        step=state.step + 1,
+        params=params,
+        opt_state=opt_state,
+        key=state.key,
+        extra=extra,
+        ema_params=ema,
+        skipped=state.skipped + ~finite,
+        skipped_in_row=jnp.where(finite, 0, state.skipped_in_row + 1),
+    )
+    new = jax.lax.with_sharding_constraint(new, tree_shardings(new, rules, mesh))
+    return new, {
+        "loss": loss,
+        "grad_norm": norm,
+        "skipped": new.skipped,
+        "skipped_in_row": new.skipped_in_row,
+    }

@@ -2,8 +2,7 @@
 
 import jax.numpy as jnp
 
-from neurips25.attention import AttentionConfig
-from neurips25.language.torch_params import attention_params_from_torch
+from neurips25.attention import AttentionConfig, attention_params_from_torch
 
 RENAMED = {
     "q_rank": "rank_q",

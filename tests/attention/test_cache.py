@@ -15,6 +15,7 @@ from neurips25.attention import (
     cache_bytes,
     cached_attention,
     init_cache,
+    self_attention,
     update_cache,
 )
 
@@ -93,12 +94,26 @@ def test_rows_land_where_asked(kind, cfg):
             np.testing.assert_array_equal(got, expected)
 
 
-def test_rows_past_the_end_are_not_written():
+def test_rows_past_the_end_are_refused_or_when_traced_not_written():
     cache = filled(init_cache("mqa", CFG, batch=2, max_len=6), 6)
     new = filled(cache, 2, seed=1)
-    out = update_cache(cache, new, jnp.array([5, 1]))
+    for index, rows in (([5, 1], "1 to 6"), ([0, -1], "-1 to 1"), (6, "6 to 7")):
+        with pytest.raises(ValueError, match=rf"needs rows {rows}, the cache has 0 to 5"):
+            update_cache(cache, new, np.array(index))
+    out = jax.jit(update_cache)(cache, new, jnp.array([5, 1]))
     np.testing.assert_array_equal(out.k[0], cache.k[0])
     np.testing.assert_array_equal(out.k[1, 1:3], new.k[1])
+
+
+def test_a_layer_refuses_to_decode_past_its_cache():
+    cfg = AttentionConfig(n_embd=8, n_head=2, head_dim=4, attention="mqa")
+    layer = self_attention(cfg)
+    x = jnp.ones((1, 1, 8))
+    params = layer.init(jax.random.key(0), x)
+    cache = init_cache("mqa", cfg, 1, 3)
+    layer.apply(params, x, jnp.array([2]), cache, decode=True)
+    with pytest.raises(ValueError, match="needs rows 3 to 3, the cache has 0 to 2"):
+        layer.apply(params, x, jnp.array([3]), cache, decode=True)
 
 
 @pytest.mark.parametrize("batch", [1, 2])

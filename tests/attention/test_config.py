@@ -65,6 +65,7 @@ def test_unknown_kind_lists_the_kinds_and_the_nearest():
         ({"rope_fraction": 0.0}, "rope_fraction"),
         ({"rope_decay": 1.5}, "rope_decay"),
         ({"dtype": jnp.int32}, "dtype=int32 must be a floating-point"),
+        ({"rope_dtype": jnp.int32}, "rope_dtype=int32 must be a floating-point"),
         ({"init": "torch"}, "init='torch' is not one of paper, repo"),
     ],
 )

@@ -226,7 +226,12 @@ def test_bad_arguments_are_named():
         causal_attention(q, q[:, :1], q[:, :1])
     with pytest.raises(ValueError, match="v has shape"):
         causal_attention(q, q, q[:, :, :2])
-    with pytest.raises(ValueError, match="mask has shape"):
+    with pytest.raises(ValueError, match=r"mask is bool of shape \(2, 3\), needs bool \(2, 2\) or"):
         softmax_attention(q, q, q, jnp.ones((2, 3), bool))
+    for mask in (jnp.zeros((2, 2)), jnp.ones((2, 2), jnp.int32)):
+        with pytest.raises(
+            ValueError, match=rf"mask is {mask.dtype} of shape \(2, 2\), needs bool"
+        ):
+            softmax_attention(q, q, q, mask)
     with pytest.raises(ValueError, match=r"positions has shape \(2,\)"):
         cached_attention(q, q, q, jnp.arange(2))

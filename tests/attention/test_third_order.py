@@ -1,58 +1,55 @@
-"""Third-order factors against the reference arrays and their rotation theorem."""
+"""Third-order attention: the definition, chunks, its reduction, masks, bad input."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neurips25.attention import rope_third_order, third_order_assemble
+from neurips25.attention import softmax_attention, third_order_attention
+from tests.attention.strassen_cases import padding, random_inputs
 
 
-def test_golden_slices(x64, golden):
-    g = golden("tpa/third_order.npz")
-    a, b, c = (jnp.asarray(g[name]) for name in "abc")
-    np.testing.assert_allclose(third_order_assemble(a, b, c), g["Q"], atol=1e-12, rtol=0)
-    rotated = third_order_assemble(a, rope_third_order(b, jnp.arange(b.shape[1])), c)
-    np.testing.assert_allclose(rotated, g["Q_rope"], atol=1e-12, rtol=0)
-    assert np.abs(g["Q_rope"] - g["Q"]).max() > 1e-2
+def definition(q, k1, k2, v1, v2):
+    scores = np.einsum("bihc,bjhc,bkhc->bhijk", q, k1, k2) / np.sqrt(q.shape[-1])
+    weights = np.exp(scores - scores.max(axis=(-2, -1), keepdims=True))
+    weights /= weights.sum(axis=(-2, -1), keepdims=True)
+    return np.einsum("bhijk,bjhe,bkhe->bihe", weights, v1, v2)
 
 
-def test_rotation_is_right_multiplication_by_the_block_diagonal(x64):
-    time, dim_b, dim_c = 5, 6, 3
-    keys = jax.random.split(jax.random.key(0), 3)
-    a, b, c = (jax.random.normal(k, (time, 2, n)) for k, n in zip(keys, (4, dim_b, dim_c)))
-    slices = np.asarray(third_order_assemble(a, b, c))
-    rotated = third_order_assemble(a, rope_third_order(b, jnp.arange(time)), c)
-    for t in range(time):
-        r_t = np.zeros((dim_b, dim_b))
-        for j in range(dim_b // 2):
-            phi = t * 10000 ** (-2 * j / dim_b)
-            r_t[2 * j : 2 * j + 2, 2 * j : 2 * j + 2] = [
-                [np.cos(phi), -np.sin(phi)],
-                [np.sin(phi), np.cos(phi)],
-            ]
-        expected = slices[t] @ np.kron(np.eye(dim_c), r_t.T)
-        np.testing.assert_allclose(rotated[t], expected, atol=1e-12)
+def test_definition_chunks_and_queries(x64):
+    arrays = random_inputs()
+    want = definition(*arrays)
+    np.testing.assert_allclose(third_order_attention(*arrays), want, rtol=0, atol=1e-12)
+    for chunk in (1, 3, 50):
+        out = third_order_attention(*arrays, chunk=chunk)
+        np.testing.assert_allclose(out, want, rtol=0, atol=1e-12)
+    some = third_order_attention(arrays[0][:, [4, 1]], *arrays[1:])
+    np.testing.assert_allclose(some, want[:, [4, 1]], rtol=0, atol=1e-12)
 
 
-def test_products_depend_on_the_distance_only(x64):
-    b = jnp.broadcast_to(jax.random.normal(jax.random.key(0), (1, 1, 8)), (6, 1, 8))
-    turned = rope_third_order(b, jnp.arange(6))[:, 0]
-    dots = np.asarray(turned @ turned.T)
-    for distance in range(6):
-        diagonal = np.diagonal(dots, distance)
-        np.testing.assert_allclose(diagonal, diagonal[0], atol=1e-12)
+def test_padding_takes_no_part(x64):
+    arrays, mask = random_inputs(), padding()
+    out = third_order_attention(*arrays, mask)
+    shorter = definition(*(a[1:, :6] for a in arrays))
+    np.testing.assert_allclose(out[1:, :6], shorter, rtol=0, atol=1e-12)
+    none = np.zeros_like(mask)
+    assert (np.asarray(third_order_attention(*arrays, none)) == 0).all()
+    grad = jax.grad(lambda q: third_order_attention(q, *arrays[1:], none).sum())(arrays[0])
+    assert (np.asarray(grad) == 0).all()
 
 
-def test_decay_shrinks_with_position(x64):
-    b = jax.random.normal(jax.random.key(0), (4, 1, 2))
-    norms = jnp.linalg.norm(rope_third_order(b, jnp.arange(4), decay=0.9), axis=-1)[:, 0]
-    expected = jnp.linalg.norm(b, axis=-1)[:, 0] * 0.9 ** jnp.arange(4)
-    np.testing.assert_allclose(norms, expected, atol=1e-12)
+def test_constant_second_key_is_standard_attention(x64):
+    q, k1, k2, v1, v2 = random_inputs()
+    out = third_order_attention(q, k1, np.ones_like(k2), v1, v2)
+    want = softmax_attention(*map(jnp.asarray, (q, k1, v1))) * v2.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(out, want, rtol=0, atol=1e-12)
 
 
-def test_bad_shapes_are_named():
-    with pytest.raises(ValueError, match=r"c has shape \(3, 2\), needs \(2, 'd_c'\)"):
-        third_order_assemble(jnp.ones((2, 5)), jnp.ones((2, 4)), jnp.ones((3, 2)))
-    with pytest.raises(ValueError, match="b has shape"):
-        third_order_assemble(jnp.ones((1, 5)), jnp.ones((2, 4)), jnp.ones((2, 2)))
+def test_bad_arguments():
+    q, k1, k2, v1, v2 = random_inputs(dtype=np.float32)
+    with pytest.raises(ValueError, match=r"k2 has shape \(2, 6, 2, 4\), needs \(2, 7, 2, 4\)"):
+        third_order_attention(q, k1, k2[:, :6], v1, v2)
+    with pytest.raises(ValueError, match="chunk=0"):
+        third_order_attention(q, k1, k2, v1, v2, chunk=0)
+    with pytest.raises(ValueError, match="mask has shape"):
+        third_order_attention(q, k1, k2, v1, v2, np.ones((2, 7)))

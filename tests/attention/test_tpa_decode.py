@@ -114,7 +114,7 @@ def test_no_visible_row_gives_zeros_and_minus_infinity(block_size):
     assert bool((lse == -jnp.inf).all())
 
 
-def test_hidden_rows_are_never_read(x64):
+def test_hidden_rows_have_no_weight(x64):
     aq, bq, cache = make_inputs(dtype=jnp.float64)
     cut = jax.tree.map(lambda x: x[:, :20], cache)
     dirty = jax.tree.map(lambda x: x.at[:, 20:].set(1e6), cache)
@@ -254,8 +254,11 @@ def test_bad_arguments_are_named():
         flash_tpa_decode(aq, bq, cache, jnp.array([1, 2, 3]))
     with pytest.raises(ValueError, match="block_size=0"):
         flash_tpa_decode(aq, bq, cache, 5, 0)
-    with pytest.raises(ValueError, match=r"mask has shape \(2, 37\), needs \(2, 3, 37\)"):
+    with pytest.raises(ValueError, match=r"mask is float32 of shape \(2, 37\), .*\(2, 3, 37\)"):
         flash_tpa_decode(aq, bq, cache, 5, mask=jnp.zeros((2, 37)))
+    for mask in (jnp.ones((2, 3, 37), bool), jnp.ones((2, 3, 37), jnp.int32)):
+        with pytest.raises(ValueError, match=rf"mask is {mask.dtype} .*needs floating"):
+            flash_tpa_decode(aq, bq, cache, 5, mask=mask)
     with pytest.raises(ValueError, match=r"ranks \(R_K, R_V\) = \(2, 3\), needs \(1, 1\)"):
         flash_tpa_decode_rank1(aq, bq, cache, 5)
     with pytest.raises(ValueError, match=r"q has shape \(3, 3, 6\)"):

@@ -62,15 +62,28 @@ def test_welch_degrees_of_freedom():
 
 
 @pytest.mark.filterwarnings("error")
-def test_diverged_samples_give_no_warning_and_a_usable_dof():
-    for bad in (math.nan, math.inf):
-        for paired in (False, True):
-            d = difference_with_se([bad, bad, 1.0], [1.0, bad, 2.0], paired=paired)
-            assert not math.isfinite(d.value)
-            assert d.dof == 2
-            assert not beyond_noise(d.value, d.se, dof=d.dof)
-    table = ordering_table({"bad": [math.nan, 1.0], "b": [3.0, 3.0], "a": [1.0, 1.0]})
-    assert [(p.lower, p.higher) for p in table] == [("a", "b"), ("a", "bad"), ("b", "bad")]
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("paired", [False, True])
+def test_a_method_that_diverged_is_higher_than_one_that_did_not(bad, paired):
+    good, diverged = [1.0, 2.0, 3.0], [1.0, bad, 2.0]
+    for a, b, value in (
+        (diverged, good, math.inf),
+        (good, diverged, -math.inf),
+        (diverged, [bad, bad, 1.0], math.nan),
+    ):
+        d = difference_with_se(a, b, paired=paired)
+        np.testing.assert_equal(tuple(d), (value, math.nan, 3, 2))
+        assert beyond_noise(d.value, d.se, dof=d.dof) is not math.isnan(value)
+    assert difference_with_se([1.0], [bad], paired=paired) == (-math.inf, None, 1, None)
+    assert not beyond_noise(-math.inf, None)
+
+    measured = {"bad": [bad, 1.0], "b": [3.0, 3.5], "worse": [bad, bad], "a": [1.0, 1.0]}
+    table = ordering_table(measured, paired=paired)
+    assert [(p.lower, p.higher, p.beyond_noise) for p in table if p.lower != "a"] == [
+        ("b", "bad", True),
+        ("b", "worse", True),
+        ("bad", "worse", False),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import pytest
 from neurips25.evidence import (
     Scale,
     Verdict,
+    difference_with_se,
     verdict_at_least,
     verdict_at_most,
+    verdict_difference_at_most,
     verdict_difference_within,
     verdict_number,
     verdict_ordering,
@@ -35,6 +37,8 @@ HOLDS, PARTLY, NO, UNTESTED = (
         (math.nan, None, NO),
         (math.nan, math.nan, NO),
         (math.inf, math.nan, NO),
+        (-math.inf, math.nan, HOLDS),
+        (-math.inf, None, HOLDS),
     ],
 )
 def test_at_most(value, se, verdict):
@@ -74,6 +78,29 @@ def test_difference_within():
     assert verdict_difference_within(-0.08, 0.01, 0.05) is NO
     assert verdict_difference_within(0.0, None, 0.05) is UNTESTED
     assert verdict_difference_within(0.5, None, 0.05) is UNTESTED
+
+
+def test_difference_at_most():
+    assert verdict_difference_at_most(-9.0, 0.01, 0.05) is HOLDS
+    assert verdict_difference_at_most(0.04, 0.01, 0.05) is PARTLY
+    assert verdict_difference_at_most(0.08, 0.01, 0.05) is NO
+    assert verdict_difference_at_most(0.04, 0.004, 0.05, dof=1) is PARTLY
+    assert verdict_difference_at_most(-9.0, None, 0.05) is UNTESTED
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("paired", [False, True])
+def test_differences_of_methods_that_diverged(bad, paired):
+    def verdicts(a, b):
+        d = difference_with_se(a, b, paired=paired)
+        judge = (verdict_difference_at_most, verdict_difference_within)
+        return tuple(f(d.value, d.se, 0.05, dof=d.dof) for f in judge)
+
+    good, diverged = [1.0, 1.1], [1.0, bad]
+    assert verdicts(good, diverged) == (HOLDS, NO)
+    assert verdicts(diverged, good) == (NO, NO)
+    assert verdicts(diverged, [bad, 2.0]) == (UNTESTED, UNTESTED)
+    assert verdicts([1.0], [bad]) == (UNTESTED, UNTESTED)
 
 
 CLEAR = {"a": [1.0, 1.1], "b": [2.0, 2.1], "c": [3.0, 3.1]}

@@ -14,6 +14,10 @@ def config(**changes):
     return c
 
 
+def begin(path):
+    (path / "checkpoints" / "a" / "10").mkdir(parents=True)
+
+
 def test_same_config_again_is_accepted(tmp_path):
     path = prepare_workdir(tmp_path / "a" / "b", config())
     assert json.loads((path / "config.json").read_text())["model"]["n_layer"] == 4
@@ -22,6 +26,7 @@ def test_same_config_again_is_accepted(tmp_path):
 
 def test_other_config_is_refused_with_the_difference_and_changes_nothing(tmp_path):
     prepare_workdir(tmp_path, config())
+    begin(tmp_path)
     before = (tmp_path / "config.json").read_bytes()
     with pytest.raises(WorkdirError) as error:
         prepare_workdir(tmp_path, config(n_layer=6))
@@ -34,9 +39,26 @@ def test_free_fields_may_change(tmp_path):
     prepare_workdir(tmp_path, config(), ("task",))
     other = config()
     other.task = "generate"
+    begin(tmp_path)
     prepare_workdir(tmp_path, other, ("task",))
     with pytest.raises(WorkdirError, match=r"config\.task: 'train' there, 'generate' asked for"):
         prepare_workdir(tmp_path, other)
+
+
+@pytest.mark.parametrize("trace", ["metrics.jsonl", "checkpoints/a", "tensorboard/a"])
+def test_before_any_work_another_config_takes_the_place(tmp_path, trace):
+    prepare_workdir(tmp_path, config())
+    (tmp_path / trace).mkdir(parents=True)
+    prepare_workdir(tmp_path, config(n_layer=6))
+    assert json.loads((tmp_path / "config.json").read_text())["model"]["n_layer"] == 6
+
+
+@pytest.mark.parametrize("work", ["checkpoints/a/10", "results/a.json", "data/a"])
+def test_any_work_belongs_to_its_config(tmp_path, work):
+    prepare_workdir(tmp_path, config())
+    (tmp_path / work).mkdir(parents=True)
+    with pytest.raises(WorkdirError, match="n_layer: 4 there, 6 asked for"):
+        prepare_workdir(tmp_path, config(n_layer=6))
 
 
 def test_damaged_config_file_is_named(tmp_path):

@@ -3,6 +3,7 @@ import signal
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from neurips25 import training
@@ -99,6 +100,33 @@ def test_input_errors_reach_the_caller(mesh, tmp_path):
     with pytest.raises(OSError, match=r"shard-3\.bin: truncated"):
         run(mesh, tmp_path, 10, SeekableBatches(broken), checkpoint_every=1)
     assert training.Checkpointer(tmp_path / "checkpoints").steps()[-1] == 3
+
+
+def test_input_without_rows_is_placed_by_the_callers_function(mesh):
+    # One example as a whole, with a scalar beside it, put on the mesh once.
+    tx = optax.sgd(0.1)
+    target = jax.device_put(
+        {"x": np.arange(3.0), "scale": np.float32(2)}, training.replicated(mesh)
+    )
+    placed = []
+
+    def place(item, where):
+        assert where is mesh
+        placed.append(item)
+        return target
+
+    def loss_fn(params, extra, batch, key):
+        return ((params["w"] - batch["scale"] * batch["x"]) ** 2).sum(), ({}, extra)
+
+    state = training.create_state(
+        lambda key: {"params": {"w": np.zeros(3, np.float32)}}, tx, jax.random.key(0), mesh=mesh
+    )
+    state = training.fit(
+        training.make_train_step(loss_fn, tx, mesh), state, SeekableBatches(lambda step: step),
+        num_steps=40, mesh=mesh, place=place,
+    )  # fmt: skip
+    assert placed[:40] == list(range(40))
+    np.testing.assert_allclose(state.params["w"], [0, 2, 4], atol=1e-2)
 
 
 def test_progress_bar_shows_rate_and_loss_only_when_asked(mesh, tmp_path, capsys):

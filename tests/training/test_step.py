@@ -89,6 +89,30 @@ def test_non_finite_step_changes_nothing_and_is_counted(mesh):
     assert (int(state.step), int(state.skipped), int(state.skipped_in_row)) == (4, 2, 0)
 
 
+def test_a_step_of_ones_own_of_two_guarded_updates(mesh):
+    tx = optax.sgd(0.5)
+
+    @jax.jit
+    def step(state, gradients):
+        first = state.step
+        for gradient in gradients:
+            state, metrics = training.guarded_update(
+                state, gradient.sum(), {"w": gradient}, state.extra, tx, mesh=mesh, clip_norm=1.0
+            )
+        return state.replace(step=first + 1), metrics
+
+    state = training.create_state(
+        lambda key: {"params": {"w": jnp.zeros(2)}}, tx, jax.random.key(0), mesh=mesh
+    )
+    state, metrics = step(state, jnp.array([[0.0, 0.5], [3.0, 4.0]]))  # the second is clipped
+    np.testing.assert_allclose(state.params["w"], [-0.3, -0.65], rtol=1e-6)
+    assert metrics.keys() == {"loss", "grad_norm", "skipped", "skipped_in_row"}
+    assert (float(metrics["loss"]), float(metrics["grad_norm"])) == (7, 5)
+    state, metrics = step(state, jnp.array([[0.2, 0.0], [jnp.nan, 0.0]]))
+    np.testing.assert_allclose(state.params["w"], [-0.4, -0.65], rtol=1e-6)
+    assert (int(state.step), int(metrics["skipped"]), int(metrics["skipped_in_row"])) == (2, 1, 1)
+
+
 def test_wrong_uses_are_named(mesh):
     with pytest.raises(ValueError, match="accumulate: needs at least 1, has 0"):
         training.make_train_step(toy.loss_fn, toy.transform(), mesh, accumulate=0)

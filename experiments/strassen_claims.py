@@ -1,0 +1,278 @@
+"""Claims of the Strassen attention paper as records, from what a run measured."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from configs.strassen import get_config
+from experiments.claims import claim_context
+from experiments.training_run import Provenance
+from neurips25.evidence import (
+    ClaimRecord,
+    ClaimType,
+    Measured,
+    Scale,
+    Setting,
+    UncertaintyKind,
+    Verdict,
+    median_and_quartiles,
+    verdict_number,
+    verdict_ordering,
+    verdict_timing,
+)
+
+# Table 1 of arXiv:2501.19215, accuracy in per cent.
+TABLE_1 = {
+    "binary_relation": {"strassen": 100.0, "standard_2": 92.0},
+    "quotient_relation": {"strassen": 98.0, "standard_2": 82.0},
+}
+COGS = {"strassen": 72.0, "standard": 65.0}
+
+# What figure 1 shows, read as orders: (claim id, problem, better, worse, what it says).
+FIGURE_1 = (
+    *(
+        (f"{problem.replace('_', '-')}-above-standard", problem, "strassen", "standard",
+         f"On {problem.replace('_', ' ')} Strassen attention is more accurate than standard "
+         "attention.")
+        for problem in ("function_composition", "binary_relation", "match3", "quotient_relation")
+    ),
+    ("quotient-above-triangular", "quotient_relation", "strassen", "triangular",
+     "Triangular attention fails on the quotient task, Strassen attention does not."),
+    *(
+        (f"{problem.replace('_', '-')}-above-third-order", problem, "strassen", "third_order",
+         f"On {problem.replace('_', ' ')} Strassen attention is slightly ahead of third-order "
+         "attention.")
+        for problem in ("function_composition", "match3")
+    ),
+)  # fmt: skip
+
+
+def claim_records(
+    config: ConfigDict,
+    results: Sequence[Any],
+    timings: Sequence[Mapping[str, Any]],
+    made: Provenance,
+) -> list[ClaimRecord]:
+    """The records of one run, those of ``strassen_verify`` apart.
+
+    Args:
+      config: the experiment's config.
+      results: of the training runs.
+      timings: rows of :func:`experiments.benchmarks.strassen.measure`.
+      made: when and with what they were measured.
+
+    Returns:
+      The records, valid by the schema.
+    """
+    context = claim_context(config, get_config)
+    scale = Scale.FULL if config.preset == "paper" and not context.changed else Scale.REDUCED
+    common: dict[str, Any] = {"method": "strassen", "command": context.command, **made._asdict()}
+    runs: dict[str, dict[str, list[Any]]] = {}
+    for r in results:
+        runs.setdefault(r.problem, {}).setdefault(r.mechanism, []).append(r)
+
+    def setting(problem: str) -> Setting:
+        d = config[problem].data
+        sizes = ", ".join(f"{k} {d[k]}" for k in d if k.startswith(("n_", "m_")) or k == "modulus")
+        return Setting(context.setting_name, scale, tuple(config.seeds), f"{problem}: {sizes}")
+
+    records = []
+    for problem, paper in TABLE_1.items():
+        for mechanism, percent in paper.items():
+            own = runs.get(problem, {}).get(mechanism)
+            if own:
+                records.append(_number(problem, mechanism, percent, own, setting(problem), common))
+        if set(paper) <= set(runs.get(problem, {})):
+            statement = (
+                f"On {problem.replace('_', ' ')} one layer of Strassen attention is more accurate "
+                "than two layers of standard attention with more parameters."
+            )
+            records.append(
+                _order(f"{problem.replace('_', '-')}-above-two-layers", problem, "strassen",
+                       "standard_2", statement, runs, setting(problem), common,
+                       f"{paper['strassen']} % against {paper['standard_2']} %", "Table 1")
+            )  # fmt: skip
+    for claim_id, problem, better, worse, statement in FIGURE_1:
+        if {better, worse} <= set(runs.get(problem, {})):
+            records.append(
+                _order(claim_id, problem, better, worse, statement, runs, setting(problem), common,
+                       f"{better} above {worse}", "Figure 1")
+            )  # fmt: skip
+    for problem, by_mechanism in runs.items():
+        if {"strassen", "third_order"} <= set(by_mechanism):
+            records.append(_epochs(problem, by_mechanism, setting(problem), common))
+    records += _forward_times(timings, common, context.setting_name)
+    records.append(_cogs(common, context.setting_name))
+    return records
+
+
+def _accuracies(runs: Sequence[Any]) -> Measured:
+    q = median_and_quartiles([100 * r.accuracy for r in runs])
+    return Measured(
+        value=q.median,
+        uncertainty=(q.low, q.high),
+        kind=UncertaintyKind.QUARTILES,
+        unit="% of validation tokens, median over seeds",
+        n=len(runs),
+    )
+
+
+def _number(
+    problem: str,
+    mechanism: str,
+    percent: float,
+    runs: Sequence[Any],
+    setting: Setting,
+    common: dict[str, Any],
+) -> ClaimRecord:
+    name = mechanism.replace("_", "-")
+    measured = _accuracies(runs)
+    layers = "two layers" if mechanism == "standard_2" else "one layer"
+    return ClaimRecord(
+        **common,
+        claim_id=f"{problem.replace('_', '-')}-{name}",
+        claim_type=ClaimType.FULL_SCALE_NUMBER,
+        statement=f"On {problem.replace('_', ' ')} {layers} of "
+        f"{mechanism.removesuffix('_2')} attention reach {percent:.0f} % accuracy.",
+        paper_value=percent,
+        paper_unit="% accuracy",
+        source="Table 1",
+        setting=setting,
+        measured=measured,
+        verdict=verdict_number(float(measured.value), None, percent, 1.0, setting.scale),  # type: ignore[arg-type]
+        note=f"{runs[0].parameters} parameters here.",
+    )
+
+
+def _order(
+    claim_id: str,
+    problem: str,
+    better: str,
+    worse: str,
+    statement: str,
+    runs: Mapping[str, Mapping[str, Sequence[Any]]],
+    setting: Setting,
+    common: dict[str, Any],
+    paper: str,
+    source: str,
+) -> ClaimRecord:
+    own = runs[problem]
+    errors = {name: [1 - r.accuracy for r in own[name]] for name in (better, worse)}
+    return ClaimRecord(
+        **common,
+        claim_id=claim_id,
+        claim_type=ClaimType.ORDERING,
+        statement=statement,
+        paper_value=paper,
+        source=source,
+        setting=setting,
+        measured=Measured(
+            value={
+                name: 100 * float(np.median([r.accuracy for r in own[name]])) for name in errors
+            },
+            uncertainty={
+                name: tuple(
+                    (100 * np.quantile([r.accuracy for r in own[name]], [0.25, 0.75])).tolist()
+                )
+                for name in errors
+            },
+            kind=UncertaintyKind.QUARTILES,
+            unit="% of validation tokens, median over seeds",
+            n=len(setting.seeds),
+        ),
+        verdict=verdict_ordering(errors, [better, worse], paired=True),
+        note="An order of the mean errors counts beyond the 95 % interval of Student's t, paired "
+        "by seed, and two standard errors.",
+    )
+
+
+def _epochs(
+    problem: str, runs: Mapping[str, Sequence[Any]], setting: Setting, common: dict[str, Any]
+) -> ClaimRecord:
+    pairs = zip(runs["third_order"], runs["strassen"])
+    ratio = median_and_quartiles([slow.seconds / fast.seconds for slow, fast in pairs])
+    reached = {
+        name: float(np.median([_seconds_to_peak(r) for r in runs[name]]))
+        for name in ("third_order", "strassen")
+    }
+    return ClaimRecord(
+        **common,
+        claim_id=f"{problem.replace('_', '-')}-time-against-third-order",
+        claim_type=ClaimType.TIMING,
+        statement=f"On {problem.replace('_', ' ')} Strassen attention trains more epochs per "
+        "minute than third-order attention.",
+        paper_value="Strassen faster",
+        source="Figure 1",
+        setting=setting,
+        measured=Measured(
+            value=ratio.median,
+            uncertainty=(ratio.low, ratio.high),
+            kind=UncertaintyKind.QUARTILES,
+            unit="time of third-order / time of Strassen for equal epochs, compilation included",
+            n=len(runs["strassen"]),
+        ),
+        verdict=verdict_timing(ratio, setting.scale, above_one=True),
+        note=f"Seconds until within 0.5 points of the best accuracy, median: Strassen "
+        f"{reached['strassen']:.0f}, third-order {reached['third_order']:.0f}.",
+    )
+
+
+def _seconds_to_peak(result: Any) -> float:
+    best = max(a for _, _, a in result.curve)
+    return next(s for _, s, a in result.curve if a >= best - 0.005)
+
+
+def _forward_times(
+    timings: Sequence[Mapping[str, Any]], common: dict[str, Any], name: str
+) -> list[ClaimRecord]:
+    """Strassen against third-order attention at the longest length that has both."""
+    width = timings[0]["width"]
+    longest = max(
+        r["length"] for r in timings if r["kind"] == "third_order" and r["width"] == width
+    )
+    at = {r["kind"]: r for r in timings if (r["length"], r["width"]) == (longest, width)}
+    ratio = median_and_quartiles(
+        np.asarray(at["third_order"]["times_ms"]) / np.asarray(at["stable"]["times_ms"])
+    )
+    return [
+        ClaimRecord(
+            **common,
+            claim_id="forward-against-third-order",
+            claim_type=ClaimType.TIMING,
+            statement="The forward pass of Strassen attention is faster than that of third-order "
+            "attention.",
+            paper_value="Strassen faster at equal length and width",
+            source="Figure 4",
+            setting=Setting(name, Scale.REDUCED, data=f"random, n = {longest}, d = {width}"),
+            measured=Measured(
+                value=ratio.median,
+                uncertainty=(ratio.low, ratio.high),
+                kind=UncertaintyKind.QUARTILES,
+                unit="time of third-order / time of Strassen (default method)",
+                n=len(at["stable"]["times_ms"]),
+            ),
+            verdict=verdict_timing(ratio, Scale.REDUCED, above_one=True),
+            note="On this machine's CPU; the paper used a GPU. Memory for intermediates: "
+            f"{at['third_order']['temp_mb']:.1f} MB against {at['stable']['temp_mb']:.1f} MB.",
+        )
+    ]
+
+
+def _cogs(common: dict[str, Any], name: str) -> ClaimRecord:
+    return ClaimRecord(
+        **common,
+        claim_id="cogs",
+        claim_type=ClaimType.FULL_SCALE_NUMBER,
+        statement="On COGS three layers of Strassen attention reach 72 %, three layers of standard "
+        "attention with as many parameters 65 %.",
+        paper_value=f"{COGS['strassen']} and {COGS['standard']}",
+        paper_unit="% accuracy",
+        source="Table 1",
+        setting=Setting(name, Scale.REDUCED, data="COGS"),
+        measured=Measured(unit="% accuracy"),
+        verdict=Verdict.NOT_TESTED,
+        note="The paper does not determine the COGS model, and the generalisation split is not "
+        "part of its training files. The reader of its files is neurips25.data.read_cogs.",
+    )
