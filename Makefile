@@ -43,6 +43,7 @@ bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m experiments.benchmarks.decode --out=runs/bench-decode
 	$(BIN)/python -m experiments.benchmarks.train_step --out=runs/bench-train-step
+	$(BIN)/python -m experiments.benchmarks.strassen --out=runs/bench-strassen
 
 notebooks: $(STAMP)
 	$(BIN)/python -m pytest -q tests/test_notebooks.py

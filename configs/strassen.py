@@ -60,7 +60,7 @@ def get_config(preset: str = "cpu") -> ConfigDict:
     config.function_composition = _problem(
         data={"n_min": 20, "n_max": 25, "variant": "paper"},
         model={"d_model": 16, "num_heads": 1},
-        train={"batch_size": 512, "steps": 1500},
+        train={"batch_size": 512, "steps": 2500},
         mechanisms=("strassen", "standard", "standard_2", "third_order"),
         num_train=20_000,
     )

@@ -101,7 +101,8 @@ def claim_records(
                        f"{better} above {worse}", "Figure 1")
             )  # fmt: skip
     for problem, by_mechanism in runs.items():
-        if {"strassen", "third_order"} <= set(by_mechanism):
+        pair = by_mechanism.get("strassen", []) + by_mechanism.get("third_order", [])
+        if {"strassen", "third_order"} <= set(by_mechanism) and all(r.curve for r in pair):
             records.append(_epochs(problem, by_mechanism, setting(problem), common))
     records += _forward_times(timings, common, context.setting_name)
     records.append(_cogs(common, context.setting_name))

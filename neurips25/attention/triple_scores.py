@@ -66,9 +66,10 @@ def split_scores(f: jax.Array, g: jax.Array, h: jax.Array) -> SplitScores:
     """
     if f.dtype == jnp.float64:
         return SplitScores(plain_scores(f, g, h), None)
-    pairs = [_balanced(a, b) for a, b in ((f, g), (g, h), (f, h))]
-    bound = jnp.stack([_largest_norm(a) * _largest_norm(b) for a, b in pairs]).max()
     scores = plain_scores(f, g, h)
+    # A score is a sum of terms that are at most this in all, so it is rounded by ulps of it.
+    norms = [jnp.sqrt(jnp.max(jnp.sum(a * a, axis=-1))) for a in (f, g, h)]
+    bound = jnp.max(jnp.stack([norms[0] * norms[1], norms[1] * norms[2], norms[2] * norms[0]]))
 
     def plain() -> SplitScores:
         return SplitScores(scores, jax.tree.map(jnp.zeros_like, scores))
@@ -77,7 +78,7 @@ def split_scores(f: jax.Array, g: jax.Array, h: jax.Array) -> SplitScores:
         # Any sum of six high parts is below 2²⁴ grid steps.
         largest = jnp.stack([jnp.max(jnp.abs(a)) for a in scores]).max()
         grid = _power_of_two_above(largest) * 2.0**-21
-        parts = [_precise_dot(a, b, grid) for a, b in pairs]
+        parts = [_precise_dot(*_balanced(a, b), grid) for a, b in ((f, g), (g, h), (f, h))]
         return SplitScores(Scores(*(p[0] for p in parts)), Scores(*(p[1] for p in parts)))
 
     return jax.lax.cond(bound / math.sqrt(f.shape[-1]) <= _PLAIN_LIMIT, plain, precise)
@@ -89,10 +90,6 @@ def _balanced(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
     exponents = [jnp.frexp(jnp.where(size > 0, size, 1.0))[1] for size in sizes]
     shift = (exponents[1] - exponents[0]) // 2
     return jnp.ldexp(a, shift), jnp.ldexp(b, -shift)
-
-
-def _largest_norm(a: jax.Array) -> jax.Array:
-    return jnp.sqrt(jnp.max(jnp.sum(a * a, axis=-1)))
 
 
 def mask_scores(scores: Scores, valid: jax.Array, causal: bool) -> Scores:
