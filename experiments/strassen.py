@@ -337,21 +337,24 @@ def _check(config: ConfigDict, mesh: Mesh) -> None:
                 f"config.{problem}.train.batch_size={own.train.batch_size} does not divide by "
                 f"the {ways} devices on data x fsdp"
             )
-        if own.train.batch_size > own.data.num_train and not own.data.path:
-            raise ValueError(
-                f"config.{problem}.train.batch_size={own.train.batch_size} is more than the "
-                f"{own.data.num_train} examples"
-            )
 
 
 def _train_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> list[ClaimRecord]:
     _check(config, mesh)
-    results, trivial = [], {}
-    for problem in config.problems:
-        data = load_problem(config, problem, workdir)
-        trivial[problem] = strassen_report.trivial_accuracies(data[1])
-        for mechanism in config[problem].mechanisms:
-            results += train_mechanism(config, problem, mechanism, data, workdir, mesh)
+    data = {problem: load_problem(config, problem, workdir) for problem in config.problems}
+    for problem, (train, _) in data.items():
+        if len(train) < config[problem].train.batch_size:
+            raise ValueError(
+                f"config.{problem}.train.batch_size={config[problem].train.batch_size} is more "
+                f"than the {len(train)} examples"
+            )
+    trivial = {p: strassen_report.trivial_accuracies(parts[1]) for p, parts in data.items()}
+    results = [
+        result
+        for problem in config.problems
+        for mechanism in config[problem].mechanisms
+        for result in train_mechanism(config, problem, mechanism, data[problem], workdir, mesh)
+    ]
     if jax.process_count() > 1:
         if jax.process_index() == 0:
             _console.print("trained; the same command in one process writes the report")

@@ -33,8 +33,10 @@ Matmul = Callable[[jax.Array, jax.Array], jax.Array]
 class StrassenMethod(enum.StrEnum):
     """How :func:`strassen_attention` is evaluated; all give the same numbers where all are exact.
 
-    STABLE: products where their denominators prove them exact, else STREAMED with scores of twice
-      the precision. Time O(n³ D), memory O(n² D); its gradient is written by hand.
+    STABLE: products where their denominators prove them exact, else a few queries at a time from
+      all triples, with scores of about twice the precision. Time O(n³ D); work space per head a
+      few n² numbers on CPU, elsewhere up to 2²⁶ for all heads. Its gradient is written by hand, so
+      it has no forward mode; and under ``vmap`` both ways are computed: give it a batch instead.
     MATMUL: products only (theorem 4.1). Gives 0 where the three separate maxima are too far from
       a joint one; :func:`strassen_denominators` tells where.
     LOGSUMEXP: one query at a time, exact up to the rounding of the scores. O(n³ D), memory O(n²).
@@ -99,6 +101,8 @@ def strassen_attention(
     compute = jnp.promote_types(dtype, jnp.float32)
     f, g, h, v1, v2 = (_per_head(a.astype(compute)) for a in (f, g, h, v1, v2))
     valid = _valid(mask, batch, heads, g.shape[1])
+    if mask is not None:  # what stands at padding may be anything
+        g, h, v1, v2 = (jnp.where(valid[..., None], a, 0.0) for a in (g, h, v1, v2))
     if method is StrassenMethod.STABLE:
         out = stable_triples(f, g, h, v1, v2, valid, causal)
     else:
@@ -115,7 +119,12 @@ def strassen_attention(
 
 
 def strassen_denominators(
-    f: jax.Array, g: jax.Array, h: jax.Array, mask: jax.Array | None = None
+    f: jax.Array,
+    g: jax.Array,
+    h: jax.Array,
+    mask: jax.Array | None = None,
+    *,
+    causal: bool = False,
 ) -> jax.Array:
     """Denominators (X Y Z)_ii of the product form after its three shifts.
 
@@ -126,9 +135,10 @@ def strassen_denominators(
       f: [B, Q, H, D].
       g, h: [B, n, H, D].
       mask: bool [B, n], True where a token is real; None: all are.
+      causal: as for :func:`strassen_attention`.
 
     Returns:
-      [B, Q, H], between 0 and n².
+      [B, Q, H], between 0 and n², from scores in the precision of the arguments.
 
     Raises:
       ValueError: shapes that do not fit each other.
@@ -140,7 +150,7 @@ def strassen_denominators(
     compute = jnp.promote_types(jnp.result_type(f, g, h), jnp.float32)
     f, g, h = (_per_head(a.astype(compute)) for a in (f, g, h))
     valid = _valid(mask, batch, heads, g.shape[1])
-    scores = SplitScores(mask_scores(plain_scores(f, g, h), valid, False), None)
+    scores = SplitScores(mask_scores(plain_scores(f, g, h), valid, causal), None)
     den = product_denominators(product_factors(scores))
     return jnp.swapaxes(den.reshape(batch, heads, queries), 1, 2)
 

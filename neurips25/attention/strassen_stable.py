@@ -23,14 +23,16 @@ from neurips25.attention.triple_scores import (
     Scores,
     SplitScores,
     mask_scores,
+    power_of_two_above,
     split_scores,
 )
 from neurips25.nn.partition import is_partitioned
 
-# Numbers that are worked on at a time, to stay in a core's cache: exponentials of triples, and
-# rows of a product.
+# Numbers that are worked on at a time. On CPU, to stay in a core's cache: exponentials of triples,
+# and rows of a product. Elsewhere, to keep all cores busy in bounded memory.
 _BLOCK = 2**17
 _PRODUCT_BLOCK = 2**15
+_PARALLEL_BLOCK = 2**26
 
 Residuals = tuple[jax.Array, ...]
 
@@ -75,18 +77,29 @@ def product_numerators(
     multiply = matmul or precise_matmul
     queries, length = factors.x.shape[1:]
     width = v1.shape[-1]
-    chunk = queries if matmul else _chunk(queries, width * length, _PRODUCT_BLOCK)
+    # Values near 1, so that their products with small factors do not underflow.
+    (v1, size1), (v2, size2) = _near_one(v1), _near_one(v2)
 
-    def head(x: jax.Array, y: jax.Array, z: jax.Array, v1: jax.Array, v2: jax.Array) -> jax.Array:
+    def head(
+        chunk: int, x: jax.Array, y: jax.Array, z: jax.Array, v1: jax.Array, v2: jax.Array
+    ) -> jax.Array:
         def block(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
             x, z = rows
             left = (x[:, None, :] * v1.T).reshape(-1, length)
             product = multiply(left, y).reshape(-1, width, length)
             return jnp.einsum("qek,qk,ke->qe", product, z, v2, precision=PRECISE)
 
-        return _by_chunks(block, (x, z), chunk)
+        return _by_chunks(block, (x, z), queries if matmul else chunk)
 
-    return _over_heads(head, (*factors, v1, v2), chunk * width * length)
+    num = _over_heads(head, (*factors, v1, v2), queries, width * length, _PRODUCT_BLOCK)
+    return num * size1 * size2
+
+
+def _near_one(v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Values [N, n, E] over a power of two per channel, and these, [N, 1, E]."""
+    size = jnp.max(jnp.abs(v), axis=1, keepdims=True)
+    size = jax.lax.stop_gradient(power_of_two_above(jnp.where(size > 0, size, 1.0)))
+    return v / size, size
 
 
 def precise_matmul(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -108,10 +121,8 @@ def streamed_triples(
       [N, Q, E]; for each query the shift of its scores [N, Q, 2], in two parts, and the sum of
       their exponentials [N, Q].
     """
-    length = v1.shape[1]
-    chunk = chunk or _chunk(scores.high.x.shape[1], length**2, _BLOCK)
 
-    def head(scores: SplitScores, v1: jax.Array, v2: jax.Array) -> tuple[jax.Array, ...]:
+    def head(few: int, scores: SplitScores, v1: jax.Array, v2: jax.Array) -> tuple[jax.Array, ...]:
         scores = _second_first(scores)
 
         def block(rows: Any) -> tuple[jax.Array, ...]:
@@ -126,9 +137,9 @@ def streamed_triples(
             den = jnp.sum(w, axis=(1, 2))
             return divide(jnp.sum(inner * v2, axis=1), den), shift, den
 
-        return _by_chunks(jax.checkpoint(block), _query_rows(scores), chunk)
+        return _by_chunks(jax.checkpoint(block), _query_rows(scores), chunk or few)
 
-    return _over_heads(head, (scores, v1, v2), chunk * length**2)
+    return _over_heads(head, (scores, v1, v2), scores.high.x.shape[1], v1.shape[1] ** 2, _BLOCK)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(6,))
@@ -171,7 +182,7 @@ def _forward(
     # What underflows is below n² · tiny, hence below n² · ulp² of these denominators. A query
     # that sees no token has none and needs none.
     limits = jnp.finfo(den.dtype)
-    blind = ~jnp.any(valid, axis=-1, keepdims=True)
+    blind = ~jnp.any(jnp.isfinite(scores.high.x), axis=-1)
     exact = jnp.all((den >= limits.tiny / limits.eps**2) | blind)
 
     def products() -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -228,10 +239,9 @@ def _streamed_gradient(
 
     With t_jk = Σ_c u_c v¹_jc v²_kc: ∂/∂s_ijk = w_jk (t_jk − Σ w t / Σ w).
     """
-    length = v1.shape[1]
-    chunk = _chunk(u.shape[1], length**2, _BLOCK)
 
     def head(
+        chunk: int,
         scores: SplitScores,
         v1: jax.Array,
         v2: jax.Array,
@@ -265,7 +275,7 @@ def _streamed_gradient(
         return totals, _join(chunks, queries)
 
     (dy, dv1, dv2), (dx, dz) = _over_heads(
-        head, (scores, v1, v2, (shift, den), u), chunk * length**2
+        head, (scores, v1, v2, (shift, den), u), u.shape[1], v1.shape[1] ** 2, _BLOCK
     )
     return Scores(dx, jnp.swapaxes(dy, 1, 2), dz), dv1, dv2
 
@@ -350,17 +360,29 @@ def _by_chunks(block: Any, rows: Any, chunk: int) -> Any:
     return _join(jax.lax.map(block, _split(rows, chunk, "edge")), queries)
 
 
-def _over_heads(head: Any, arrays: Any, triples: int) -> Any:
-    """``head`` of each of N heads: a few at a time on CPU, to stay in its cache, else all."""
-    count = jax.tree.leaves(arrays)[0].shape[0]
-    group = _group(count, max(1, _BLOCK // triples))
+def _over_heads(head: Any, arrays: Any, queries: int, each: int, block: int) -> Any:
+    """``head(chunk, ...)`` of each of N heads; on CPU a few heads at a time, elsewhere all.
 
-    def together(*arrays: Any) -> Any:
-        return jax.vmap(head)(*arrays)
+    Args:
+      head: of one head's arrays, working on ``chunk`` queries at a time.
+      arrays: each with a leading axis N.
+      queries: Q.
+      each: numbers in work per query.
+      block: numbers in work at a time on CPU.
+    """
+    count = jax.tree.leaves(arrays)[0].shape[0]
+    chunk = _chunk(queries, each, block)
+    group = _group(count, max(1, block // (chunk * each)))
 
     def in_groups(*arrays: Any) -> Any:
-        return jax.lax.map(lambda one: head(*one), arrays, batch_size=group)
+        if count <= group:
+            return jax.vmap(functools.partial(head, chunk))(*arrays)
+        return jax.lax.map(lambda one: head(chunk, *one), arrays, batch_size=group)
 
-    if count <= group or is_partitioned():
+    def together(*arrays: Any) -> Any:
+        wide = _chunk(queries, count * each, _PARALLEL_BLOCK)
+        return jax.vmap(functools.partial(head, wide))(*arrays)
+
+    if is_partitioned():
         return together(*arrays)
     return jax.lax.platform_dependent(*arrays, cpu=in_groups, default=together)

@@ -8,10 +8,13 @@ The three vectors are multiplied, where Strassen attention adds pairwise product
 of n × n matrices evaluates it, and every triple needs D multiplications of its own.
 """
 
+import functools
 import math
 
 import jax
 import jax.numpy as jnp
+
+from neurips25.attention.triple_scores import PRECISE
 
 _MASKED = -jnp.inf
 
@@ -50,17 +53,18 @@ def third_order_attention(
     compute = jnp.promote_types(dtype, jnp.float32)
     q, k1, k2, v1, v2 = (a.astype(compute) for a in (q, k1, k2, v1, v2))
     scale = 1.0 / math.sqrt(q.shape[-1])
+    einsum = functools.partial(jnp.einsum, precision=PRECISE)
     both = None if mask is None else mask[:, None, :] & mask[:, :, None]
 
     def attend(q: jax.Array) -> jax.Array:
-        scores = jnp.einsum("bihc,bjhc,bkhc->bihjk", q * scale, k1, k2)
+        scores = einsum("bihc,bjhc,bkhc->bihjk", q * scale, k1, k2)
         if both is not None:
             scores = jnp.where(both[:, None, None], scores, _MASKED)
         shift = jnp.max(scores, axis=(-2, -1), keepdims=True)
         shift = jax.lax.stop_gradient(jnp.where(jnp.isfinite(shift), shift, 0.0))
         weights = jnp.exp(scores - shift)
-        inner = jnp.einsum("bihjk,bjhe->bihke", weights, v1)
-        num = jnp.einsum("bihke,bkhe->bihe", inner, v2)
+        inner = einsum("bihjk,bjhe->bihke", weights, v1)
+        num = einsum("bihke,bkhe->bihe", inner, v2)
         den = jnp.sum(weights, axis=(-2, -1))[..., None]
         return jnp.where(den > 0, num / jnp.where(den > 0, den, 1.0), 0.0)
 

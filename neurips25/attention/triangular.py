@@ -5,10 +5,13 @@ A baseline of arXiv:2501.19215. With tokens x_ij of an m × m grid:
     a_ij = Σ_l softmax_l( q_il · k_lj / √D ) (v¹_il ⊙ v²_lj)
 """
 
+import functools
 import math
 
 import jax
 import jax.numpy as jnp
+
+from neurips25.attention.triple_scores import PRECISE
 
 
 def triangular_attention(
@@ -40,7 +43,8 @@ def triangular_attention(
     dtype = jnp.result_type(q, k, v1, v2)
     compute = jnp.promote_types(dtype, jnp.float32)
     q, k, v1, v2 = (a.astype(compute) for a in (q, k, v1, v2))
-    scores = jnp.einsum("bilhc,bljhc->bhijl", q, k) / math.sqrt(q.shape[-1])
+    einsum = functools.partial(jnp.einsum, precision=PRECISE)
+    scores = einsum("bilhc,bljhc->bhijl", q, k) / math.sqrt(q.shape[-1])
     if mask is not None:
         paths = mask[:, :, None, :] & jnp.swapaxes(mask, 1, 2)[:, None, :, :]
         scores = jnp.where(paths[:, None], scores, -jnp.inf)
@@ -49,7 +53,7 @@ def triangular_attention(
     weights = jnp.exp(scores - shift)
     total = jnp.sum(weights, axis=-1, keepdims=True)
     weights = weights / jnp.where(total > 0, total, 1.0)
-    return jnp.einsum("bhijl,bilhe,bljhe->bijhe", weights, v1, v2).astype(dtype)
+    return einsum("bhijl,bilhe,bljhe->bijhe", weights, v1, v2).astype(dtype)
 
 
 def _check(

@@ -125,6 +125,8 @@ class StrassenSelfAttention(linen.Module):
     def __call__(
         self, x: jax.Array, mask: jax.Array | None = None, queries: Sequence[int] | None = None
     ) -> jax.Array:
+        if self.causal and queries is not None:
+            raise ValueError("causal attention of chosen queries only: leave out queries")
         rows = _rows(x, queries)
         kernel = _kernel(self, x, 5, fused=True)
         f, (g, h, v1, v2) = _project(rows, kernel[:, :1])[0], _project(x, kernel[:, 1:])
@@ -184,6 +186,8 @@ class TriangularSelfAttention(linen.Module):
             )
         kernel = _kernel(self, x, 4, fused=False)
         q, k, v1, v2 = _project(x.reshape(batch, side, side, width), kernel)
+        if mask is not None and mask.shape != x.shape[:2]:
+            raise ValueError(f"mask has shape {mask.shape}, needs {x.shape[:2]}")
         grid_mask = None if mask is None else mask.reshape(batch, side, side)
         y = triangular_attention(q, k, v1, v2, grid_mask)
         y = y.reshape(batch, length, *y.shape[3:])

@@ -229,7 +229,7 @@ def test_disjointness_is_a_quotient_composition(s):
         assert label == disjointness(np.array([*p, *q]))
 
 
-@pytest.mark.parametrize("s", [1, 2, 3])
+@pytest.mark.parametrize("s", [1, 2, 3, 4])
 def test_triangular_attention_splits_on_the_quotient_instances(x64, s):
     words = list(itertools.product(BITS, repeat=s))
     m, width = 2 * s + 2, 3

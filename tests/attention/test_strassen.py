@@ -117,6 +117,71 @@ def test_float32_gradients_under_extreme_scores(case):
         np.testing.assert_allclose(mine / scale, exact / scale, rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize("block", [30, 100, 2**17])
+@pytest.mark.parametrize("causal", [False, True])
+def test_float32_streaming_in_chunks(monkeypatch, block, causal):
+    for name in ("_BLOCK", "_PRODUCT_BLOCK"):
+        monkeypatch.setattr(f"neurips25.attention.strassen_stable.{name}", block)
+    arrays = random_inputs(seed=4, batch=3, scale=100, dtype=np.float32)
+    mask = padding(3)
+    weights = np.random.default_rng(0).normal(size=(3, 7, 2, 3)).astype(np.float32)
+    assert (strassen_denominators(*arrays[:3], mask, causal=causal) == 0).any()
+
+    def stable(arrays, mask):
+        return strassen_attention(*arrays, mask, causal=causal)
+
+    out = jax.jit(stable)(arrays, mask)
+    np.testing.assert_allclose(out, reference(*arrays, mask, causal), rtol=0, atol=1e-5)
+    got = jax.jit(jax.grad(lambda a: jnp.sum(stable(a, mask) * weights)))(arrays)
+    with jax.enable_x64(True):
+        doubles = tuple(jnp.asarray(a, jnp.float64) for a in arrays)
+        exact = jax.grad(
+            lambda a: jnp.sum(strassen_attention(*a, mask, method="naive", causal=causal) * weights)
+        )(doubles)
+    for mine, want in zip(got, exact):
+        scale = max(1.0, np.abs(want).max(), 0.01 * np.abs(arrays[0]).max())
+        np.testing.assert_allclose(mine / scale, want / scale, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e6])
+def test_a_large_neighbour_changes_nothing(scale):
+    arrays = random_inputs(dtype=np.float32)
+    want = reference(*arrays)[1]
+    large = tuple(np.concatenate([scale * a[:1], a[1:]]) for a in arrays)
+    np.testing.assert_allclose(attend(*large)[1], want, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("filling", [1e6, np.nan])
+def test_what_stands_at_padding_changes_nothing(method, filling):
+    arrays, mask = random_inputs(dtype=np.float32), padding()
+    filled = tuple(np.where(mask[..., None, None], a, a * np.float32(filling)) for a in arrays)
+    out = np.asarray(attend(*filled, mask, method=method))
+    np.testing.assert_allclose(out[mask], reference(*arrays, mask)[mask], rtol=0, atol=1e-5)
+
+
+def test_near_ties_at_the_limit_of_plain_scores():
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for dim in (4, 64):
+        f, g, h, v1, v2 = random_inputs(batch=40, n=3, heads=1, dim=dim, dtype=np.float32)
+        # Bound 11.9; f·g and g·h nearly cancel.
+        f, g = (np.sqrt(11.9 * np.sqrt(dim)) * a / np.linalg.norm(a, axis=-1, keepdims=True)
+                for a in (f, g))  # fmt: skip
+        h = -f[:, rng.permutation(3)]
+        error = np.abs(attend(f, g, h, v1, v2) - reference(f, g, h, v1, v2)).max()
+        worst = max(worst, error)
+    assert 0 < worst < 1e-5
+
+
+def test_small_values_are_not_lost():
+    f, g, h, v1, v2 = adversarial("one huge score")
+    small = (np.float32(1e-15) * v1, np.float32(1e-15) * v2)
+    for method in ("stable", "matmul"):
+        out = np.asarray(attend(f, g, h, *small, method=method)[1])
+        np.testing.assert_allclose(out, reference(f, g, h, *small)[1], rtol=1e-3, atol=1e-36)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_batch_element_without_tokens(method):
     arrays = random_inputs(dtype=np.float32)
@@ -133,6 +198,10 @@ def test_batch_element_without_tokens(method):
 def test_one_token(method):
     arrays = random_inputs(n=1, dtype=np.float32, scale=50)
     np.testing.assert_allclose(attend(*arrays, method=method), arrays[3] * arrays[4], rtol=1e-6)
+    df, dg, dh, dv1, dv2 = gradients(arrays, jnp.ones((2, 1, 2, 3)), method=method)
+    np.testing.assert_allclose(dv1, arrays[4], rtol=1e-6)
+    np.testing.assert_allclose(dv2, arrays[3], rtol=1e-6)
+    assert all(np.abs(d).max() < 1e-3 for d in (df, dg, dh))
 
 
 @pytest.mark.parametrize("method", ["stable", "matmul", "logsumexp"])
@@ -270,7 +339,8 @@ def test_memory_is_quadratic_times_width():
 
 def test_default_memory_is_quadratic_times_width_forward_and_backward(monkeypatch):
     n, dim = 64, 4
-    monkeypatch.setattr("neurips25.attention.strassen_stable._BLOCK", n * n)
+    for name in ("_BLOCK", "_PARALLEL_BLOCK"):
+        monkeypatch.setattr(f"neurips25.attention.strassen_stable.{name}", n * n)
     arrays = random_inputs(batch=1, n=n, heads=1, dim=dim, width=dim, dtype=np.float32)
     forward = largest_array(lambda *a: strassen_attention(*a), *arrays)
     assert forward == n * n * dim

@@ -101,9 +101,13 @@ def test_standard_attention_masks_keys(x64):
 
 
 def test_bad_arguments():
-    x = jnp.zeros((1, 8, 6))
+    x = jnp.zeros((1, 9, 6))
     with pytest.raises(ValueError, match="8 is no square"):
-        TriangularSelfAttention(1).init(jax.random.key(0), x)
+        TriangularSelfAttention(1).init(jax.random.key(0), x[:, :8])
+    with pytest.raises(ValueError, match=r"mask has shape \(1, 8\), needs \(1, 9\)"):
+        TriangularSelfAttention(1).init(jax.random.key(0), x[:, :9], jnp.ones((1, 8), bool))
+    with pytest.raises(ValueError, match="leave out queries"):
+        StrassenSelfAttention(1, causal=True).init(jax.random.key(0), x, None, (0, 1))
     with pytest.raises(ValueError, match="multiple of num_heads=4"):
         StrassenSelfAttention(4).init(jax.random.key(0), x)
     with pytest.raises(ValueError, match="attention='strasen' is not one of"):
