@@ -9,8 +9,8 @@ against epochs and minutes (median and quartiles over seeds) and claim records. 
 instead, with ``--config.task=bench`` it measures time and memory against length and width.
 Presets (measured on 2 CPU cores; ``paper`` is checked here by --dry_run):
 
-    smoke    every part at toy size                                        < 1 min
-    cpu      smaller tasks, three seeds                                    30 min
+    smoke    every part at toy size            half a minute once compiled, else 2-4
+    cpu      smaller tasks, three seeds        30 min
     paper    the paper's sizes, eight seeds
 """
 

@@ -8,6 +8,7 @@ The same WORKDIR again resumes. On many hosts, start the command once per host w
 From Python or a notebook: ``experiments.t6.run(configs.t6.get_config("cpu"), workdir)``.
 """
 
+import difflib
 import importlib
 import logging
 import math
@@ -22,7 +23,7 @@ from types import ModuleType
 import jax
 from absl import app, flags
 from absl import logging as absl_logging
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
 from experiments.workdir import WorkdirError
 from neurips25.training import (
@@ -80,9 +81,14 @@ def _field_error(argv: Sequence[str], error: Exception) -> str:
     source = next((a.split("=", 1)[1] for a in argv if a.startswith("--config=")), "")
     if "Traceback" in text:  # raised by the config file itself: its last line says why
         return f"{source}: {text.strip().splitlines()[-1]}"
+    path, _, preset = source.partition(":")
+    if isinstance(error, AttributeError | KeyError) and pathlib.Path(path).is_file():
+        config = runpy.run_path(path)["get_config"](*([preset] if preset else []))
+        for arg in argv:
+            if arg.startswith("--config.") and (unknown := _unknown_field(arg, config)):
+                return unknown
     if isinstance(error, OSError) or bad is None:
         return " ".join(text.split())
-    path, _, preset = source.partition(":")
     field = runpy.run_path(path)["get_config"](*([preset] if preset else []))
     for name in bad[1].split("."):
         field = field[name]
@@ -90,6 +96,20 @@ def _field_error(argv: Sequence[str], error: Exception) -> str:
         f"--config.{bad[1]} is {type(field).__name__} (default {field!r}), "
         f"{bad[2]!r} is {type(_literal(bad[2])).__name__}"
     )
+
+
+def _unknown_field(arg: str, config: ConfigDict) -> str | None:
+    """What is wrong with ``--config.a.b=value``, if the config has no such field."""
+    flag = arg.partition("=")[0]
+    field = config
+    for name in flag.removeprefix("--config.").split("."):
+        if not isinstance(field, ConfigDict) or name not in field:
+            names = list(field) if isinstance(field, ConfigDict) else []
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            return f"{flag}: no field {name!r}{hint} The fields are {', '.join(names) or 'none'}"
+        field = field[name]
+    return None
 
 
 def _literal(text: str) -> object:
@@ -202,6 +222,9 @@ def main(argv: Sequence[str]) -> None:
         experiment.run(config, _WORKDIR.value, make_mesh(sizes))
     except Interrupted as stop:
         print(f"{stop}; the same command goes on from there", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from what is finished", file=sys.stderr)
+        sys.exit(130)
     except _USER_ERRORS as error:
         if _TRACEBACK.value:
             raise

@@ -238,11 +238,17 @@ def _truth_table(f: WordFunction, alphabet: tuple[int, ...], n: int) -> np.ndarr
     if isinstance(f, np.ndarray):
         if f.shape != n * (size,):
             raise ValueError(f"f has shape {f.shape}, needs {n * (size,)}")
-        return f.astype(bool)
+        return _zeros_and_ones(f)
     words = np.array(alphabet)[np.moveaxis(np.indices(n * (size,)), 0, -1)]
     table = np.asarray(f(words))
     if table.shape != n * (size,):
         raise ValueError(f"f maps words {words.shape} to {table.shape}, needs {n * (size,)}")
+    return _zeros_and_ones(table)
+
+
+def _zeros_and_ones(table: np.ndarray) -> np.ndarray:
+    if not np.isin(table, (0, 1)).all():
+        raise ValueError(f"f takes the values {np.unique(table)[:5].tolist()}, needs 0 and 1 only")
     return table.astype(bool)
 
 

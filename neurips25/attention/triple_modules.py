@@ -191,7 +191,7 @@ class TriangularSelfAttention(linen.Module):
         grid_mask = None if mask is None else mask.reshape(batch, side, side)
         y = triangular_attention(q, k, v1, v2, grid_mask)
         y = y.reshape(batch, length, *y.shape[3:])
-        return _merge(self, y if queries is None else y[:, jnp.asarray(queries)])
+        return _merge(self, _rows(y, queries))
 
 
 def triple_self_attention(
@@ -229,7 +229,16 @@ def triple_self_attention(
 
 
 def _rows(x: jax.Array, queries: Sequence[int] | None) -> jax.Array:
-    return x if queries is None else x[:, jnp.asarray(queries)]
+    if queries is None:
+        return x
+    _check_queries(x, queries)
+    return x[:, jnp.asarray(queries)]
+
+
+def _check_queries(x: jax.Array, queries: Sequence[int]) -> None:
+    outside = [q for q in queries if not 0 <= q < x.shape[1]]
+    if outside:
+        raise ValueError(f"queries has {outside}, needs positions below {x.shape[1]}")
 
 
 def _kernel(module: linen.Module, x: jax.Array, parts: int, fused: bool) -> jax.Array:

@@ -229,6 +229,11 @@ def test_disjointness_is_a_quotient_composition(s):
         assert label == disjointness(np.array([*p, *q]))
 
 
+def test_functions_with_other_values_are_refused():
+    with pytest.raises(ValueError, match=r"f takes the values \[-1, 1\], needs 0 and 1 only"):
+        split_vc_dimension(lambda w: 1 - 2 * (w.sum(-1) % 2), (0, 1), 4)
+
+
 @pytest.mark.parametrize("s", [1, 2, 3, 4])
 def test_triangular_attention_splits_on_the_quotient_instances(x64, s):
     words = list(itertools.product(BITS, repeat=s))

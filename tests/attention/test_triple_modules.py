@@ -106,6 +106,9 @@ def test_bad_arguments():
         TriangularSelfAttention(1).init(jax.random.key(0), x[:, :8])
     with pytest.raises(ValueError, match=r"mask has shape \(1, 8\), needs \(1, 9\)"):
         TriangularSelfAttention(1).init(jax.random.key(0), x[:, :9], jnp.ones((1, 8), bool))
+    for layer in (TriangularSelfAttention(1), ThirdOrderSelfAttention(1)):
+        with pytest.raises(ValueError, match=r"queries has \[9\], needs positions below 9"):
+            layer.init(jax.random.key(0), x, None, (0, 9))
     with pytest.raises(ValueError, match="leave out queries"):
         StrassenSelfAttention(1, causal=True).init(jax.random.key(0), x, None, (0, 1))
     with pytest.raises(ValueError, match="multiple of num_heads=4"):

@@ -34,6 +34,7 @@ def error_of(*args, env=None):
     [
         ((SMOKE, "--config.model.n_layers=3"), ["n_layers", "n_layer"]),
         ((SMOKE, "--config.modl.n_layer=3"), ["modl", "model"]),
+        ((SMOKE, "--config.traning.steps=3"), ["--config.traning", "'traning'", "generate"]),
         (
             (SMOKE, "--config.model.n_layer=abc"),
             ["--config.model.n_layer is int (default 1)", "'abc' is str"],
