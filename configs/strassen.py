@@ -10,7 +10,7 @@ instead, with ``--config.task=bench`` it measures time and memory against length
 Presets (measured on 2 CPU cores; ``paper`` is checked here by --dry_run):
 
     smoke    every part at toy size            half a minute once compiled, else 2-4
-    cpu      smaller tasks, three seeds        30 min
+    cpu      smaller tasks, three seeds        about half an hour
     paper    the paper's sizes, eight seeds
 """
 
