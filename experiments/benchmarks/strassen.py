@@ -6,7 +6,11 @@ Sizes follow figure 4 of arXiv:2501.19215 scaled to a CPU: lengths n at one widt
 one length. Kinds: standard attention; triangular attention on n = m² tokens; third-order attention
 as published (all n³ scores at once) and in chunks of queries; Strassen attention by its four
 methods, ``stable`` also with scores so large that products lose queries (``stable_extreme``), and
-with the gradient by all arguments (``*_grad``). ``torch`` is ``strassen_attend`` of the PyPI
+with the gradient by all arguments (``*_grad``). ``exponentials`` is what a method that looks at
+every triple can't do without: the largest of the n³ sums of three scores of each query, and the sum
+of their exponentials, in blocks that stay in cache. A second table tells which share of the queries
+of ``stable_extreme`` is lost where tiles of t keys by t keys share a shift, so that n³ / t²
+exponentials would do: no t above 1 is safe. ``torch`` is ``strassen_attend`` of the PyPI
 package strassen-attention, where it is installed.
 
 Memory is what the compiled program asks for besides its arguments and results. The floor is
@@ -40,9 +44,11 @@ from neurips25.evidence import new_figure, power_law_exponent, save_figure
 
 KINDS = (
     "standard", "triangular", "third_order", "third_order_chunked", "naive", "logsumexp", "matmul",
-    "stable", "stable_extreme", "matmul_grad", "stable_grad", "torch",
+    "stable", "stable_extreme", "exponentials", "matmul_grad", "stable_grad", "torch",
 )  # fmt: skip
 LENGTHS = (64, 128, 256, 512)
+# Keys in a row that could share a shift, see lost_by_tiles.
+TILES = (1, 2, 4, 8, 16, 64)
 # Kinds that hold n³ numbers stop here.
 CUBIC, LONGEST_CUBIC = ("third_order", "naive"), 256
 
@@ -63,7 +69,9 @@ def call_of(kind: str, length: int, width: int) -> tuple[Callable[[], Any], int 
     if kind == "torch":
         return _torch_call(arrays), None
     function: Callable[..., jax.Array]
-    if kind == "standard":
+    if kind == "exponentials":
+        function, arrays = _all_exponentials, _scores(arrays)
+    elif kind == "standard":
         function, arrays = standard_attention, arrays[:3]
     elif kind == "triangular":
         side = int(length**0.5)
@@ -83,6 +91,46 @@ def call_of(kind: str, length: int, width: int) -> tuple[Callable[[], Any], int 
     memory = compiled.memory_analysis()
     size = None if memory is None else memory.temp_size_in_bytes
     return functools.partial(compiled, *arrays), size
+
+
+def _scores(arrays: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
+    """x_ij, y_jk and z_ki of one head, [n, n] each."""
+    f, g, h = (a[0, :, 0] for a in arrays[:3])
+    return tuple(a @ b.T / f.shape[-1] ** 0.5 for a, b in ((f, g), (g, h), (h, f)))
+
+
+def _all_exponentials(x: jax.Array, y: jax.Array, z: jax.Array) -> jax.Array:
+    def query(rows: tuple[jax.Array, jax.Array]) -> jax.Array:
+        shift = jnp.max(rows[0][:, None] + y + rows[1])
+        return jnp.sum(jnp.exp(rows[0][:, None] + y + (rows[1] - shift)))
+
+    return jax.lax.map(query, (x, z.T), batch_size=max(1, 2**17 // x.size))
+
+
+def lost_by_tiles(length: int, width: int, tiles: Sequence[int] = TILES) -> dict[int, float]:
+    """Share of the queries of ``stable_extreme`` that shifts by tiles lose in float32.
+
+    A tile of t x t pairs (j, k) has factors below the largest x_ij, y_jk and z_ki in it. A query is
+    lost where in the tile of its largest triple their product underflows.
+
+    Args:
+      length, width: n and d.
+      tiles: sizes t that divide n.
+
+    Returns:
+      t -> share in [0, 1].
+    """
+    x, y, z = (np.asarray(a, np.float64) for a in _scores(inputs(length, width, 60.0)))
+    best = (x[:, :, None] + y + z.T[:, None, :]).reshape(length, -1).argmax(axis=1)
+    i, (j, k) = np.arange(length), np.divmod(best, length)
+    top = x[i, j] + y[j, k] + z[k, i]
+    shares = {}
+    for t in tiles:
+        most_x, most_z = (a.reshape(length, -1, t).max(axis=2) for a in (x, z.T))
+        most_y = y.reshape(length // t, t, length // t, t).max(axis=(1, 3))
+        shift = most_x[i, j // t] + most_y[j // t, k // t] + most_z[i, k // t]
+        shares[t] = float(np.mean(shift - top > -np.log(np.finfo(np.float32).tiny)))
+    return shares
 
 
 def _torch_call(arrays: Sequence[jax.Array]) -> Callable[[], Any]:
@@ -248,6 +296,12 @@ def report(rows: list[harness.Row], out: pathlib.Path) -> None:
         title = f"{threads} thread(s), matmul {own[0]['matmul_gflop_s']:.0f} GFLOP/s"
         harness.show(f"Attention over pairs and triples, {title}", HEADER, table(own))
         plot(own, out, f"_{threads}")
+    shares = lost_by_tiles(LONGEST_CUBIC, rows[0]["width"])
+    write_csv(out / "tiles.csv", ("tile", "lost"), list(shares.items()))
+    harness.show(
+        f"Queries lost where tiles share a shift, n = {LONGEST_CUBIC}", ("tile", "lost / %"),
+        [[t, f"{100 * share:.1f}"] for t, share in shares.items()],
+    )  # fmt: skip
     print(f"wrote {out}/strassen.csv and figures")
 
 

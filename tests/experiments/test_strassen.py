@@ -9,6 +9,7 @@ import pytest
 
 from configs.strassen import PRESETS, PROBLEMS, get_config
 from experiments import strassen, strassen_verify
+from experiments.benchmarks import strassen as benchmark
 from neurips25 import training
 from neurips25.attention import make_binary_relation, save_task
 from neurips25.evidence import Verdict, read_records
@@ -174,3 +175,17 @@ def test_bad_input(tmp_path, mesh):
     config.match3.model.embedding = "one-hot"
     with pytest.raises(ValueError, match="embedding='one-hot', needs learned or raw"):
         strassen.run(config, tmp_path / "e", mesh)
+
+
+def test_tiles_that_share_a_shift_lose_queries():
+    shares = benchmark.lost_by_tiles(32, 8, (1, 4, 32))
+    assert shares[1] == 0 < shares[4] <= shares[32] <= 1
+
+
+def test_all_exponentials_are_those_of_all_triples():
+    call, _ = benchmark.call_of("exponentials", 16, 4)
+    f, g, h = (np.asarray(a[0, :, 0], float) for a in benchmark.inputs(16, 4)[:3])
+    x, y, z = f @ g.T / 2, g @ h.T / 2, h @ f.T / 2
+    sums = x[:, :, None] + y + z.T[:, None, :]
+    expected = np.exp(sums - sums.max(axis=(1, 2), keepdims=True)).sum(axis=(1, 2))
+    np.testing.assert_allclose(call(), expected, rtol=1e-5)
