@@ -76,6 +76,7 @@ def train_run(
     mesh: Mesh,
     train: ConfigDict,
     evaluate: Evaluate | None = None,
+    place: Callable[[Any, Mesh], Any] = training.global_batch,
 ) -> TrainRun:
     """Trains one model, or goes on with it, with metrics and checkpoints under its name.
 
@@ -89,6 +90,7 @@ def train_run(
       train: a config with ``steps``, ``checkpoint_every``, ``log_every`` and ``eval_every``.
       evaluate: ``state -> scalars``; each of its rows also gets ``seconds``, the training time
         so far.
+      place: as of :func:`~neurips25.training.fit`.
 
     Returns:
       State, time and metric rows.
@@ -118,6 +120,7 @@ def train_run(
             log_every=train.log_every,
             evaluate=None if evaluate is None else clock.timed(evaluate),
             eval_every=train.eval_every,
+            place=place,
             description=name,
         )
         seconds = clock.now() if evaluate is None else clock.stored()

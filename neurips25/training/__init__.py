@@ -22,7 +22,7 @@ from neurips25.training.mesh import (
 )
 from neurips25.training.metrics import MetricWriter, read_metrics
 from neurips25.training.params_io import load_params, save_params
-from neurips25.training.state import TrainState, abstract_state, create_state
+from neurips25.training.state import TrainState, abstract_state, create_state, state_maker
 from neurips25.training.step import LossFn, Metrics, StepFn, guarded_update, make_train_step
 
 __all__ = [
@@ -57,5 +57,6 @@ __all__ = [
     "read_metrics",
     "replicated",
     "save_params",
+    "state_maker",
     "tree_shardings",
 ]

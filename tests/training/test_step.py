@@ -131,3 +131,20 @@ def test_state_is_donated(mesh):
     old = state.params["dense"]["w"]
     step(state, put(toy.batch_at(0), mesh))
     assert old.is_deleted()
+
+
+def test_a_state_maker_compiles_once_and_makes_the_same_states(mesh):
+    traced = []
+
+    def init(key):
+        traced.append(key)
+        return toy.init(key)
+
+    make = training.state_maker(init, toy.transform(), mesh=mesh)
+    before = len(traced)
+    states = [make(jax.random.key(seed)) for seed in (0, 1)]
+    assert len(traced) == before + 1
+    for seed, state in enumerate(states):
+        expected = training.create_state(toy.init, toy.transform(), jax.random.key(seed), mesh=mesh)
+        jax.tree.map(np.testing.assert_array_equal, state.params, expected.params)
+    assert (jax.random.key_data(states[0].key) != jax.random.key_data(states[1].key)).any()
