@@ -1,11 +1,13 @@
-"""What every claim record of a run says about its setting."""
+"""What the claim records of a run have in common: their setting, and their file."""
 
 import dataclasses
+import pathlib
 from collections.abc import Callable, Sequence
 
 from ml_collections import ConfigDict
 
 from experiments.workdir import overrides
+from neurips25.evidence import ClaimRecord, read_records, write_records
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,3 +49,15 @@ def claim_context(
     preset = f"configs/{config.experiment}.py:{config.preset}"
     command = ["python -m experiments.launch", f"--config={preset}", "--workdir=DIR", *changed]
     return ClaimContext(" ".join(command), " ".join([preset, *changed]), tuple(changed))
+
+
+def add_records(path: pathlib.Path, records: Sequence[ClaimRecord]) -> None:
+    """Writes records beside those that another task of the run has written.
+
+    Args:
+      path: ``records.json`` of a run directory.
+      records: take the place of those with the same claim ids.
+    """
+    new = {record.claim_id for record in records}
+    there = read_records(path) if path.exists() else []
+    write_records(path, [*(r for r in there if r.claim_id not in new), *records])

@@ -49,9 +49,9 @@ def test_public_names_exist_and_are_documented(area):
             assert value.__doc__, f"neurips25.{area}.{name} has no docstring"
 
 
-# Short name and arXiv id of every method in the README's table.
+# Short name, and arXiv or OpenReview id, of every method in the README's table.
 METHODS = re.findall(
-    r"^\|[^|]*\(`(\w+)`\).*?arXiv:(\d+\.\d+)", (ROOT / "README.md").read_text(), re.M
+    r"^\|[^|]*\(`(\w+)`\).*?(?:arXiv:|OpenReview )([\w.]+)", (ROOT / "README.md").read_text(), re.M
 )
 
 
