@@ -26,7 +26,7 @@ from neurips25.evidence import ClaimRecord
 from neurips25.graphs import NodeTask
 
 # What may change between starts in one run directory.
-FREE_FIELDS = ("task", "data_dir", "predict", "sensitivity", "search", "large", "bench")
+FREE_FIELDS = ("task", "data_dir", "predict", "sensitivity", "search", "large")
 
 _console = rich.console.Console()
 

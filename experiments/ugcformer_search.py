@@ -1,5 +1,7 @@
 """What the UGCFormer experiment varies: alpha and beta, and readings that the paper leaves open."""
 
+import hashlib
+import json
 import pathlib
 from collections.abc import Iterable
 from typing import Any
@@ -131,10 +133,13 @@ def search(
     own[problem].train.steps = s.steps
     rng = np.random.default_rng(s.seed)
     choices = {}
-    for t in range(s.trials):
-        name = f"trial_{t:03d}"
-        choices[name] = {k: v[rng.integers(len(v))] for k, v in sorted(s.space.items())}
-        _add_model(own, name, choices[name])
+    for _ in range(s.trials):
+        choice = {k: v[rng.integers(len(v))] for k, v in sorted(s.space.items())}
+        # Named by what it is: another search in this directory may go on with it.
+        digest = hashlib.sha1(json.dumps({"steps": s.steps, **choice}).encode()).hexdigest()
+        name = f"trial_{digest[:8]}"
+        choices[name] = choice
+        _add_model(own, name, choice)
     seen: dict[str, tuple[int, float]] = {}
 
     def best_first(names: Iterable[str], runs: int) -> list[str]:

@@ -194,6 +194,13 @@ def ugcformer_loss(outputs: Iterable[torch.Tensor], task: TorchTask, beta: float
     return F.cross_entropy(logits[task.train], task.labels[task.train]) + beta * 0.5 * far.mean()
 
 
+def _drop_features(x: torch.Tensor, rate: float) -> torch.Tensor:
+    if x.layout != torch.sparse_csr:
+        return F.dropout(x, rate)
+    values = F.dropout(x.values(), rate)
+    return torch.sparse_csr_tensor(x.crow_indices(), x.col_indices(), values, x.shape)
+
+
 class GCN(torch.nn.Module):
     """Two convolutions of PyTorch Geometric, over the edges or with ``adj_norm`` in CSR."""
 
@@ -212,7 +219,7 @@ class GCN(torch.nn.Module):
 
     def forward(self, task: TorchTask) -> torch.Tensor:
         edges = task.edges if self.adj_norm is None else self.adj_norm
-        x = F.dropout(task.x, self.dropout)
+        x = _drop_features(task.x, self.dropout)
         x = F.dropout(self.convs[0](x, edges).relu(), self.dropout)
         return self.convs[1](x, edges)
 
@@ -240,7 +247,7 @@ class GAT(torch.nn.Module):
             self.convs.append(conv)
 
     def forward(self, task: TorchTask) -> torch.Tensor:
-        x = F.dropout(task.x, self.dropout)
+        x = _drop_features(task.x, self.dropout)
         x = F.dropout(F.elu(self.convs[0](x, task.edges)), self.dropout)
         return self.convs[1](x, task.edges)
 
@@ -259,8 +266,8 @@ def torch_step(
       model: UGCFormer, GCN or GAT of :mod:`neurips25.graphs`.
       params: its parameters to start from.
       graph: the graph, with a split.
-      variant: of UGCFormer ``torch``, ``torch_csr_x`` or ``torch_compile``; of the others ``pyg``,
-        and of GCN also ``pyg_csr``.
+      variant: of UGCFormer ``torch``, ``torch_csr_x`` or ``torch_compile``; of the others ``pyg``
+        or ``pyg_csr_x``, and of GCN also ``pyg_csr``.
       beta: of UGCFormer's loss.
       lr, decay: of Adam.
       threads: that PyTorch may use.
@@ -270,7 +277,7 @@ def torch_step(
     """
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    task = torch_task(graph, sparse_x=variant == "torch_csr_x")
+    task = torch_task(graph, sparse_x=variant.endswith("csr_x"))
     gates: list[torch.nn.Parameter] = []
     if isinstance(model, graphs.UGCFormer):
         w = torch_weights(params)
@@ -284,7 +291,7 @@ def torch_step(
             loss_fn = torch.compile(loss_fn)
     else:
         if isinstance(model, graphs.GCN):
-            csr = task.adj_norm.tensor() if variant == "pyg_csr" else None
+            csr = task.adj_norm.tensor() if variant.startswith("pyg_csr") else None
             module: torch.nn.Module = GCN(params, model.dropout, csr)
         else:
             module = GAT(params, model.dropout)

@@ -232,6 +232,7 @@ def test_records_name_orders_of_the_paper(finished, mesh):
     assert by_id["texas-above-gcn"].verdict is Verdict.HOLDS
     assert by_id["texas-with-no-con"].verdict is Verdict.NOT_TESTED
     assert by_id["texas-ugcformer"].verdict is Verdict.NOT_TESTED
+    assert by_id["texas-attention-near-identity"].verdict is Verdict.HOLDS
     assert by_id["texas-consistency-teaches-attributes"].measured.value["no_con"] == 50
 
 
