@@ -97,6 +97,7 @@ def _plot_representation(
         own = graph.labels == c
         x, y = (u[own, :2] * s[:2]).T
         ax.scatter(x, y, s=6, label=f"class {c}", alpha=0.7)
+    ax.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
     save_figure(fig, figures / f"{label}_representation.png")
 
 

@@ -20,6 +20,7 @@ from neurips25.evidence import (
     beyond_noise,
     critical_value,
     difference_with_se,
+    line_cycle,
     new_figure,
     plot_points,
     save_figure,
@@ -122,15 +123,26 @@ def _learning_curves(problem: str, runs: Sequence[Any], figures: pathlib.Path) -
 
 
 def _gates(groups: Mapping[str, Mapping[str, Sequence[Any]]], figures: pathlib.Path) -> None:
-    fig, ax = new_figure("layer", "tanh of the gate, mean over runs", "Learned gates")
-    for problem, models in groups.items():
-        runs = models.get("ugcformer", [])
-        gates = np.asarray([r.gates for r in runs if r.gates])
-        if gates.size:
-            mean = gates.mean(axis=0)
-            layers = range(1, len(mean) + 1)
-            (line,) = ax.plot(layers, mean[:, 0], "-o", label=f"{problem}: lambda (solid), gamma")
-            ax.plot(layers, mean[:, 1], "--s", color=line.get_color())
+    fig, left = new_figure(size=(10.0, 4.0))
+    grid = fig.add_gridspec(1, 2, wspace=0.25)
+    left.set_subplotspec(grid[0])
+    right = fig.add_subplot(grid[1], sharey=left)
+    for gate, (ax, name) in enumerate(((left, "lambda"), (right, "gamma"))):
+        ax.set(xlabel="layer", ylabel=f"tanh({name}), mean over runs", title=f"Gate {name}")
+        ax.set_prop_cycle(line_cycle())
+        ax.grid(alpha=0.3)
+        for problem, models in groups.items():
+            gates = np.asarray([r.gates for r in models.get("ugcformer", []) if r.gates])
+            if gates.size:
+                layers = np.arange(1, gates.shape[1] + 1)
+                ax.plot(
+                    layers,
+                    gates[..., gate].mean(axis=0),
+                    marker="o",
+                    label=problem if gate else None,
+                )
+                ax.set_xticks(layers)
+    right.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
     save_figure(fig, figures / "gates.png")
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import pathlib
 from collections.abc import Iterable
 from typing import Any
@@ -132,8 +133,9 @@ def search(
     own = _copy(config, problem, s.runs)
     own[problem].train.steps = s.steps
     rng = np.random.default_rng(s.seed)
-    choices = {}
-    for _ in range(s.trials):
+    choices: dict[str, dict[str, Any]] = {}
+    trials = min(s.trials, math.prod(len(values) for values in s.space.values()))
+    while len(choices) < trials:
         choice = {k: v[rng.integers(len(v))] for k, v in sorted(s.space.items())}
         # Named by what it is: another search in this directory may go on with it.
         digest = hashlib.sha1(json.dumps({"steps": s.steps, **choice}).encode()).hexdigest()

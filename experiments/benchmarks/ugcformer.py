@@ -20,17 +20,20 @@ measured beside it, and the bytes of all messages (a row per edge and sparse fea
 backward; of the attention, its arrays) at the speed of a copy. Cora is the graph at the path in the
 environment variable ``NEURIPS25_CORA``, such as ``planetoid/ind.cora``; without it a generated
 graph of its size. Variants whose package is not installed are left out
-(``pip install neurips25[bench] torch_geometric``). Takes minutes; ``--nodes=0`` takes two.
+(``pip install neurips25[bench] torch_geometric``). Takes 20 minutes and 17 GB,
+``--nodes=0`` three minutes.
 """
 
 import concurrent.futures
 import functools
 import importlib.util
+import math
 import multiprocessing
 import os
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import jax
@@ -44,9 +47,10 @@ from experiments.tables import print_table, write_csv
 from experiments.training_run import result_file, stored
 from experiments.ugcformer_large import peak_gigabytes
 from neurips25 import graphs, training
-from neurips25.evidence import Estimate, new_figure, power_law_exponent, save_figure
+from neurips25.evidence import Estimate, line_cycle, new_figure, power_law_exponent, save_figure
 
 Step = Callable[[], Any]
+Cost = tuple[float, float]  # FLOPs, and bytes
 Rows = Sequence[Mapping[str, Any]]
 
 VARIANTS = {
@@ -57,6 +61,7 @@ VARIANTS = {
 LARGE_VARIANTS = {"ugcformer": ("ours", "torch"), "gcn": ("ours", "pyg", "pyg_csr")}
 PACKAGES = {"torch": ("torch",), "pyg": ("torch", "torch_geometric")}
 WIDTH, LAYERS, LR, DECAY, BETA = 64, 2, 5e-3, 5e-4, 1.0
+ATTENTION_NODES = 65_536
 LARGE_REPEATS, EDGES_PER_NODE, EDGE_CHUNK = 2, 10, 16_384
 
 
@@ -158,6 +163,7 @@ def plot_scaling(rows: Rows, path: pathlib.Path) -> None:
         (fig.add_subplot(grid[1]), "temp_mb", "memory for intermediates / MB"),
     ):
         ax.set(xlabel="nodes", ylabel=label, title=f"One head of width {rows[0]['width']}")
+        ax.set_prop_cycle(line_cycle())
         for kind in dict.fromkeys(r["kind"] for r in rows):
             curve = [(r["nodes"], r[field]) for r in rows if r["kind"] == kind and r[field]]
             name = kind
@@ -237,7 +243,7 @@ def check_equal(kind: str, variants: Sequence[str], graph: graphs.NodeGraph) -> 
             raise RuntimeError(f"{kind}: {variant} has losses {values}, ours {losses['ours']}")
 
 
-def step_cost(kind: str, graph: graphs.NodeGraph) -> tuple[float, float]:
+def step_cost(kind: str, graph: graphs.NodeGraph) -> Cost:
     """Matmul FLOPs of a training step, and the bytes of its messages, both ways."""
     model, task = model_of(kind, graph.num_classes), graphs.node_task(graph)
     params = jax.eval_shape(model.init, jax.random.key(0), task.graph)["params"]
@@ -256,7 +262,7 @@ def rows_of(
     what: str,
     graph: str,
     times: Mapping[str, Sequence[float]],
-    cost: tuple[float, float],
+    cost: Cost,
     rates: tuple[float, float],
     peaks: Mapping[str, float] | None = None,
 ) -> list[harness.Row]:
@@ -314,14 +320,9 @@ def attention_rows(
     return rows_of("attention, both ways", f"{nodes} nodes", times, cost, rates)
 
 
-def large_graph(nodes: int) -> graphs.NodeGraph:
-    """A power-law graph with ten classes and 64 features."""
-    return graphs.power_law_dataset(0, nodes, EDGES_PER_NODE * nodes, 10, WIDTH)
-
-
-def large_steps(kind: str, variant: str, nodes: int) -> tuple[list[float], float]:
-    """Seconds of steps on the large graph after an untimed one, and this process's peak in GB."""
-    graph = large_graph(nodes)
+def large_steps(kind: str, variant: str, nodes: int) -> tuple[list[float], float, Cost]:
+    """Seconds of steps on the large graph after an untimed one, the peak in GB, and the cost."""
+    graph = graphs.power_law_dataset(0, nodes, EDGES_PER_NODE * nodes, c=10, f=WIDTH)
     step = make_step(model_of(kind, graph.num_classes, large=True), variant, graph)
     times = []
     for _ in range(1 + LARGE_REPEATS):
@@ -329,40 +330,36 @@ def large_steps(kind: str, variant: str, nodes: int) -> tuple[list[float], float
         loss = step()
         times.append(time.perf_counter() - start)
     assert np.isfinite(loss)
-    return times[1:], peak_gigabytes()
+    return times[1:], peak_gigabytes(), step_cost(kind, graph)
 
 
 def large_rows(nodes: int, rates: tuple[float, float]) -> list[harness.Row]:
     """One epoch on a large graph, each variant in a new process so that its peak is its own."""
     # Settings that make glibc keep freed memory would leave it in pieces: twice the peak here.
     os.environ.pop("GLIBC_TUNABLES", None)
+    context = multiprocessing.get_context("spawn")
     rows = []
     for kind, variants in LARGE_VARIANTS.items():
         times: dict[str, list[float]] = {}
         peaks: dict[str, float] = {}
+        cost = math.nan, math.nan
         for variant in installed(variants):
-            context = multiprocessing.get_context("spawn")
             with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
                 try:
-                    times[variant], peaks[variant] = pool.submit(
-                        large_steps, kind, variant, nodes
-                    ).result()
-                except (MemoryError, concurrent.futures.process.BrokenProcessPool):
+                    run = pool.submit(large_steps, kind, variant, nodes)
+                    times[variant], peaks[variant], cost = run.result()
+                except (MemoryError, BrokenProcessPool):
                     times[variant] = []
-        cost = step_cost(kind, large_graph(nodes))
         rows += rows_of(f"{kind} epoch", f"{nodes} nodes", times, cost, rates, peaks)
     return rows
 
 
-def measure(
-    repeats: int = 30, nodes: int = 1_000_000, attention_nodes: int = 65_536
-) -> list[harness.Row]:
+def measure(repeats: int = 30, nodes: int = 1_000_000) -> list[harness.Row]:
     """Times everything in this process, and the large graph in processes of their own.
 
     Args:
       repeats: timed calls of each variant; the large graph has two.
       nodes: of the large graph, 0 for none.
-      attention_nodes: of the attention alone.
 
     Returns:
       A row per measurement and variant, see :func:`rows_of`.
@@ -379,7 +376,7 @@ def measure(
         steps = {variant: make_step(model, variant, graph) for variant in variants}
         times = harness.time_interleaved(steps, repeats)
         rows += rows_of(f"{kind} step", graph.name, times, step_cost(kind, graph), rates)
-    rows += attention_rows(attention_nodes, repeats, rates)
+    rows += attention_rows(ATTENTION_NODES, repeats, rates)
     return rows + (large_rows(nodes, rates) if nodes else [])
 
 

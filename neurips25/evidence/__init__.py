@@ -1,6 +1,13 @@
 """Claim records: schema, validation, statistics for fair comparison, verdicts, reports."""
 
-from neurips25.evidence.plots import PALETTE, new_figure, plot_band, plot_points, save_figure
+from neurips25.evidence.plots import (
+    PALETTE,
+    line_cycle,
+    new_figure,
+    plot_band,
+    plot_points,
+    save_figure,
+)
 from neurips25.evidence.record import (
     ClaimRecord,
     ClaimType,
@@ -71,6 +78,7 @@ __all__ = [
     "format_measured",
     "format_number",
     "is_run_directory",
+    "line_cycle",
     "load_run",
     "mean_and_se",
     "median_and_quartiles",

@@ -8,6 +8,7 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib import pyplot
@@ -25,6 +26,11 @@ from neurips25.evidence.statistics import mean_and_se
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
+def line_cycle() -> Any:
+    """Colours of lines; after the last one they go on dashed rather than look like the first."""
+    return cycler(linestyle=["-", "--"]) * cycler(color=PALETTE)
+
+
 def new_figure(
     xlabel: str = "", ylabel: str = "", title: str = "", size: tuple[float, float] = (6.0, 4.0)
 ) -> tuple[Figure, Axes]:
@@ -38,8 +44,7 @@ def new_figure(
     fig = Figure(figsize=size)
     FigureCanvasAgg(fig)
     ax = fig.add_subplot(xlabel=xlabel, ylabel=ylabel, title=title)
-    # After the last colour the lines go on dashed rather than look like the first ones.
-    ax.set_prop_cycle(cycler(linestyle=["-", "--"]) * cycler(color=PALETTE))
+    ax.set_prop_cycle(line_cycle())
     ax.grid(alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)
     return fig, ax
