@@ -127,7 +127,7 @@ def get_config(preset: str = "cpu") -> ConfigDict:
             "both_values": {"kind": "ugcformer", "propagate_value": "topology+attribute"},
             "mlp": {"kind": "mlp"},
             "gcn": {"kind": "gcn"},
-            "gat": {"kind": "gat", "hidden_dim": 8, "num_heads": 8},
+            "gat": {"kind": "gat", "num_heads": 8},
             "graph_sage": {"kind": "graph_sage"},
             "appnp": {"kind": "appnp"},
             "gpr_gnn": {"kind": "gpr_gnn"},
