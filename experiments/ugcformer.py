@@ -19,7 +19,13 @@ from experiments.benchmarks import ugcformer as benchmark
 from experiments.report import write_report
 from experiments.training_run import run_task
 from experiments.ugcformer_models import trained_model
-from experiments.ugcformer_training import chosen_problems, load_problem, make_step, train_model
+from experiments.ugcformer_training import (
+    check_problem,
+    chosen_problems,
+    load_problem,
+    make_step,
+    train_model,
+)
 from experiments.workdir import prepare_workdir
 from neurips25 import graphs, training
 from neurips25.evidence import ClaimRecord
@@ -105,7 +111,9 @@ def _train_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> list[C
 
 def _predict_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> None:
     p = config.predict
-    problem = p.problem or chosen_problems(config)[0]
+    problem = chosen_problems(config)[0]
+    if p.problem:
+        problem = check_problem(config, "predict.problem", p.problem)
     graph = load_problem(config, problem)
     path = ugcformer_predict.predict(config, problem, p.model, p.run, graph, workdir, mesh)
     _console.print(str(path), soft_wrap=True)

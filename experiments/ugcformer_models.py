@@ -93,7 +93,8 @@ def trained_model(
     settings = model_settings(config, problem, name)
     kind = settings.pop("kind")
     learning_rate, weight_decay = (settings.pop(field) for field in TRAIN_FIELDS)
-    if config[problem].train.batch_nodes and "num_nodes" in KINDS[kind].__dataclass_fields__:
+    if "num_nodes" in KINDS[kind].__dataclass_fields__:
+        # Neither a sample nor the padding of a mesh makes another model of it.
         settings["num_nodes"] = num_nodes
     if kind == "ugcformer":
         losses = {field: settings.pop(field) for field in LOSS_FIELDS}
@@ -104,9 +105,21 @@ def trained_model(
         )
     model = KINDS[kind](num_classes, **settings)
     loss, predict = graphs.node_loss_fn(model), graphs.node_predict_fn(model)
+    tx = graphs.coupled_adam(learning_rate, weight_decay)
     if isinstance(model, graphs.Polynormer):
         # The local layers alone in the first half, as it is published.
         local, steps = model.clone(local_only=True), config[problem].train.steps // 2
         loss = graphs.in_phases(graphs.node_loss_fn(local), loss, steps)
         predict = graphs.in_phases(graphs.node_predict_fn(local), predict, steps)
-    return Trained(model, loss, predict, graphs.coupled_adam(learning_rate, weight_decay))
+        tx = _global_from(steps, tx)
+    return Trained(model, loss, predict, tx)
+
+
+def _global_from(steps: int, tx: optax.GradientTransformation) -> optax.GradientTransformation:
+    # Else weight decay alone would shrink the global layers to nothing before their phase: Adam
+    # makes full steps of however small a gradient.
+    def labels(params: dict[str, Any]) -> dict[str, str]:
+        return {name: "global" if name.startswith("global") else "local" for name in params}
+
+    later = optax.conditionally_mask(tx, lambda step: step >= steps)
+    return optax.partition({"local": tx, "global": later}, labels)

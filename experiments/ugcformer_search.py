@@ -19,6 +19,7 @@ from experiments.training_run import provenance, result_file
 from experiments.ugcformer_claims import paper_score
 from experiments.ugcformer_training import (
     Result,
+    check_problem,
     chosen_problems,
     load_problem,
     run_name,
@@ -51,9 +52,11 @@ def _add_model(config: ConfigDict, name: str, change: dict[str, Any]) -> None:
         config.models[name] = ConfigDict({"kind": "ugcformer", **change})
 
 
-def _problem(config: ConfigDict, asked: str) -> str:
-    problems = chosen_problems(config)
-    return asked or ("cora" if "cora" in problems else problems[0])
+def _problem(config: ConfigDict, field: str) -> str:
+    asked, problems = config[field].problem, chosen_problems(config)
+    if asked:
+        return check_problem(config, f"{field}.problem", asked)
+    return "cora" if "cora" in problems else problems[0]
 
 
 def sensitivity(
@@ -70,7 +73,7 @@ def sensitivity(
       console: where to print.
     """
     s = config.sensitivity
-    problem = _problem(config, s.problem)
+    problem = _problem(config, "sensitivity")
     graph = load_problem(config, problem)
     own = _copy(config, problem, s.runs)
     rows = []
@@ -128,7 +131,7 @@ def search(
       One record: the paper's number against the test score of the best reading.
     """
     s = config.search
-    problem = _problem(config, s.problem)
+    problem = _problem(config, "search")
     graph = load_problem(config, problem)
     own = _copy(config, problem, s.runs)
     own[problem].train.steps = s.steps

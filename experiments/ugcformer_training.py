@@ -55,6 +55,21 @@ class Result(NamedTuple):
     curve: dict[str, list[float]]
 
 
+def check_problem(config: ConfigDict, field: str, problem: str) -> str:
+    """The name of a graph that the config has.
+
+    Raises:
+      ValueError: it has none of this name; the message names ``config.<field>``.
+    """
+    names = [n for n in config if isinstance(config[n], ConfigDict) and "models" in config[n]]
+    if problem not in names:
+        near = difflib.get_close_matches(problem, names, n=1, cutoff=0.0)[0]
+        raise ValueError(
+            f"config.{field}: {problem!r} is not one of {', '.join(names)}; did you mean {near!r}?"
+        )
+    return problem
+
+
 def chosen_problems(config: ConfigDict) -> tuple[str, ...]:
     """Which graphs a run is about: see ``config.problems``.
 
@@ -62,15 +77,7 @@ def chosen_problems(config: ConfigDict) -> tuple[str, ...]:
       ValueError: a name that the config does not have.
     """
     for problem in config.problems:
-        if problem not in config or "models" not in config[problem]:
-            names = [
-                n for n in config if isinstance(config[n], ConfigDict) and "models" in config[n]
-            ]
-            near = difflib.get_close_matches(problem, names, n=1, cutoff=0.0)[0]
-            raise ValueError(
-                f"config.problems: {problem!r} is not one of {', '.join(names)}; did you mean "
-                f"{near!r}?"
-            )
+        check_problem(config, "problems", problem)
     if config.problems:
         return tuple(config.problems)
     if config.preset == "paper":

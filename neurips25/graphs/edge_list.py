@@ -2,7 +2,8 @@
 
 In one folder:
 
-    edges.csv                    source, target; further columns are not used
+    edges.csv                    source, target; other columns are not used, and stand behind
+                                 these two unless a header names them
     features.npy / features.csv  a row for each node
     labels.npy / labels.csv      (optional) classes, as integers or as names
     split.npz / split.csv        (optional) masks or ids of nodes; or a word for each node
@@ -30,7 +31,7 @@ from neurips25.graphs.node_table import (
 from neurips25.graphs.npz_arrays import errors_name, save_npz
 from neurips25.graphs.number_tables import check_rows, load_table, open_text
 
-# Names of columns that tell a header where ids are text themselves.
+# Names of columns that tell a header, and where the ends of an edge stand.
 _END_NAMES = (
     *("src", "dst", "source", "target", "from", "to", "sender", "receiver", "head", "tail"),
     *("u", "v", "node1", "node2", "node_1", "node_2", "id1", "id2", "id_1", "id_2"),
@@ -131,20 +132,25 @@ def _read_edges(path: pathlib.Path, nodes: NodeTable) -> np.ndarray:
         else:
             return np.zeros((0, 2), np.int64)
     delimiter = next((d for d in ",\t;" if d in line), None)
-    first = [cell.strip().strip('"') for cell in line.split(delimiter)[:2]]
+    cells = [cell.strip().strip('"') for cell in line.split(delimiter)]
+    named = [i for i, cell in enumerate(cells) if cell.lower() in _END_NAMES]
     if nodes.index_of is None:
-        header = not any(cell.lstrip("-").isdigit() for cell in first)
-        pairs = load_table(path, np.int64, delimiter=delimiter, skip_lines=skip + header, columns=2)
-        n = len(nodes.features)
-        outside = np.any((pairs < 0) | (pairs >= n), axis=1)
-        check_rows(path, outside, f"edge to a missing node, nodes are 0 to {n - 1}", skip + header)
-        return pairs
-    header = not any(c in nodes.index_of or c.lower() not in _END_NAMES for c in first)
-    return _read_named_edges(path, nodes, delimiter or " ", skip + header)
+        header = not any(cell.lstrip("-").isdigit() for cell in cells[:2])
+    else:
+        header = len(named) == 2 and not any(cells[i] in nodes.index_of for i in named)
+    # An index or a weight may stand before the two ends.
+    ends = (named[0], named[1]) if header and len(named) == 2 else (0, 1)
+    if nodes.index_of is not None or ends != (0, 1):
+        return _read_named_edges(path, nodes, delimiter or " ", skip + header, ends)
+    pairs = load_table(path, np.int64, delimiter=delimiter, skip_lines=skip + header, columns=2)
+    n = len(nodes.features)
+    outside = np.any((pairs < 0) | (pairs >= n), axis=1)
+    check_rows(path, outside, f"edge to a missing node, nodes are 0 to {n - 1}", skip + header)
+    return pairs
 
 
 def _read_named_edges(
-    path: pathlib.Path, nodes: NodeTable, delimiter: str, skip: int
+    path: pathlib.Path, nodes: NodeTable, delimiter: str, skip: int, ends: tuple[int, int]
 ) -> np.ndarray:
     pairs = []
     with open_text(path) as text:
@@ -155,8 +161,10 @@ def _read_named_edges(
             where = f"{path}: line {reader.line_num}"
             if len(row) < 2:
                 raise ValueError(f"{where}: has one column, needs two ids")
+            if len(row) <= max(ends):
+                raise ValueError(f"{where}: has {len(row)} columns, needs {max(ends) + 1}")
             with errors_name(where):
-                pairs.append((nodes.row_of(row[0]), nodes.row_of(row[1])))
+                pairs.append(tuple(nodes.row_of(row[end]) for end in ends))
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 

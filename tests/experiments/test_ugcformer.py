@@ -4,6 +4,7 @@ import csv
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -174,6 +175,14 @@ def test_a_run_that_diverges_is_a_result(tmp_path, mesh):
         ({"models.gcn.kind": "gin"}, ValueError, r"config.models.gcn.kind='gin'"),
         ({"karate.metric": "f1"}, ValueError, "'f1'"),
         ({"task": "trian"}, ValueError, "did you mean 'train'"),
+        *(
+            (
+                {"task": task, f"{task}.problem": "karat"},
+                ValueError,
+                f"config.{task}.problem: 'karat'.*mean 'karate'",
+            )
+            for task in ("predict", "sensitivity", "search")
+        ),
     ],
 )
 def test_bad_input(tmp_path, mesh, change, error, message):
@@ -240,3 +249,44 @@ def _result(test):
     return ugcformer_training.Result(
         "texas", "m", 0, test, test, {"topo": 0.5, "attr": 0.5}, 1, 10, 1.0, [[0.1, 0.2]], 1e-5, {}
     )
+
+
+def test_layers_that_are_not_yet_in_training_stay_as_they_are(mesh):
+    config = small("polynormer")
+    config.karate.train.update({"weight_decay": 0.1, "steps": 6})
+    graph = ugcformer_training.load_problem(config, "karate")
+    parts = ugcformer_models.trained_model(config, "karate", "polynormer", 2, 34)
+    task = graphs.node_task(graph)
+    init = graphs.init_node_variables(parts.model, task)
+    make = training.state_maker(init, parts.tx, mesh=mesh)
+    step = ugcformer_training.make_step(config, "karate", parts, mesh)
+    first, state = make(jax.random.key(0)).params, make(jax.random.key(0))
+
+    def unchanged():
+        equal = jax.tree.map(lambda a, b: bool((a == b).all()), first, state.params)
+        return {name: all(jax.tree.leaves(own)) for name, own in equal.items()}
+
+    for _ in range(3):
+        state, _ = step(state, task)
+    assert all(same == name.startswith("global") for name, same in unchanged().items())
+    state, _ = step(state, task)
+    assert not any(unchanged().values())
+
+
+def test_gat_has_eight_heads_of_an_eighth_of_the_width():
+    config = get_config("cpu")
+    settings = ugcformer_models.model_settings(config, "cora", "gat")
+    assert (settings["hidden_dim"], settings["num_heads"]) == (64, 8)
+
+
+@pytest.mark.parametrize("model", ["ugcformer", "linkx"])
+def test_a_mesh_that_does_not_divide_the_nodes_makes_the_same_model(model):
+    config = small(model)
+    task = graphs.node_task(ugcformer_training.load_problem(config, "karate"))
+    parts = ugcformer_models.trained_model(config, "karate", model, 2, 34)
+    padded = graphs.pad_graph(jax.tree.map(np.asarray, task.graph), 40, len(task.graph.senders))
+    shapes = [
+        jax.tree.map(jnp.shape, jax.eval_shape(parts.model.init, jax.random.key(0), g))
+        for g in (task.graph, padded)
+    ]
+    assert shapes[0] == shapes[1]

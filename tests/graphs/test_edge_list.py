@@ -234,3 +234,26 @@ def test_an_index_as_pandas_writes_it(tmp_path):
     assert graph.features.tolist() == [[0.5], [1.5]]
     assert graph.labels.tolist() == [0, 1]
     assert graph.num_edges == 1
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+@pytest.mark.parametrize(
+    "edges",
+    [
+        [",src,dst", "0,7,8", "1,8,9"],
+        ["weight,source,target,note", "0.5,7,8,a", "2,8,9,b"],
+        ["src,weight,dst", "7,0.5,8", "8,2,9"],
+    ],
+    ids=["index", "weight", "between"],
+)
+def test_ends_are_found_by_the_header(tmp_path, edges, by_id):
+    ids = [f"{i}," if by_id else "" for i in range(10)]
+    write(tmp_path, edges=edges, features=["id,x" if by_id else "x", *(f"{i}1" for i in ids)])
+    graph = load_edge_list(tmp_path)
+    assert graph.undirected_edges.tolist() == [[7, 8], [8, 9]]
+
+
+def test_a_line_without_the_named_column_is_refused(tmp_path):
+    write(tmp_path, edges=[",src,dst", "0,0,1", "1,1"], features=["x", "1", "2"])
+    with pytest.raises(ValueError, match=r"edges.csv: line 3: has 2 columns, needs 3"):
+        load_edge_list(tmp_path)
