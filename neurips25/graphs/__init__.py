@@ -12,6 +12,7 @@ from neurips25.graphs.consistency import (
     sharpen,
 )
 from neurips25.graphs.csr_npz import load_csr_npz, save_csr_npz
+from neurips25.graphs.digest import graph_digest
 from neurips25.graphs.dual_cross_attention import (
     Activation,
     AttrResidual,
@@ -135,6 +136,7 @@ __all__ = [
     "feature_attention",
     "generalized_propagation",
     "graph_attention",
+    "graph_digest",
     "homophily",
     "in_phases",
     "init_node_variables",

@@ -2,8 +2,10 @@
 
 Shchur et al., "Pitfalls of graph neural network evaluation", arXiv:1811.05868: sparse matrices
 as ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape`` and ``attr_*`` likewise (older
-files have ``adj_matrix.data`` ..., dense ones a single ``attr_matrix``), and ``labels [n]``.
-The files hold no splits.
+files have ``adj_matrix.data`` ..., dense ones a single ``attr_matrix``), and ``labels``: classes
+``[n]``, or one-hot rows, dense or as ``labels_data`` or ``labels.data``, ....
+
+The files hold no splits. The reader draws them at random.
 """
 
 import os
@@ -12,6 +14,7 @@ import pathlib
 import numpy as np
 import scipy.sparse
 
+from neurips25.graphs.class_labels import labels_from_array
 from neurips25.graphs.node_graph import NodeGraph, as_integers
 from neurips25.graphs.npz_arrays import NpzArrays, errors_name, save_npz
 from neurips25.graphs.sparse_arrays import csr_matrix, labels_from_one_hot
@@ -26,10 +29,10 @@ def load_csr_npz(
     fractions: tuple[float, float, float] = (0.6, 0.2, 0.2),
     name: str | None = None,
 ) -> NodeGraph:
-    """Reads one graph; its splits are drawn at random.
+    """Reads one graph, and draws its splits at random: the files of this format hold none.
 
-    Entries of the adjacency matrix other than 0 are edges, whatever their weight and
-    direction.
+    The splits are ``random_splits(labels, fractions, num_splits, split_seed)``. Entries of the
+    adjacency matrix other than 0 are edges, whatever their weight and direction.
 
     Args:
       path: such as ``amazon_electronics_photo.npz``.
@@ -87,7 +90,8 @@ def _matrix(arrays: NpzArrays, names: tuple[str, str]) -> scipy.sparse.csr_array
     new, old = names
     if old in arrays:
         return scipy.sparse.csr_array(np.atleast_2d(arrays[old]))
-    prefix = f"{old}." if f"{old}.data" in arrays else f"{new}_"
+    prefixes = (f"{new}_", f"{old}.", f"{old}_", f"{new}.")
+    prefix = next((p for p in prefixes if f"{p}data" in arrays), f"{new}_")
     shape = as_integers(f"{prefix}shape", arrays[f"{prefix}shape"], 1)
     if len(shape) != 2 or (shape < 1).any():
         raise ValueError(f"{prefix}shape is {shape.tolist()}, needs two numbers >= 1")
@@ -101,7 +105,7 @@ def _matrix(arrays: NpzArrays, names: tuple[str, str]) -> scipy.sparse.csr_array
 
 
 def _labels(arrays: NpzArrays) -> np.ndarray:
-    if "labels" not in arrays and "labels_data" in arrays:
+    sparse = any(f"labels{joint}data" in arrays for joint in "_.")
+    if "labels" not in arrays and sparse:
         return labels_from_one_hot(_matrix(arrays, ("labels", "labels_matrix")))
-    labels = arrays["labels"]
-    return labels_from_one_hot(labels) if labels.ndim == 2 else labels
+    return labels_from_array("labels", arrays["labels"])

@@ -8,6 +8,10 @@ Pei et al., "Geom-GCN", arXiv:2002.05287. In one folder a graph:
 each under one line of header, and splits as ``NAME_split_0.6_0.2_K.npz`` with ``train_mask``,
 ``val_mask`` and ``test_mask`` ``[n]``. Features are a number for each column; "film" lists the
 columns that are 1 instead, so that its rows differ in length.
+
+The splits are fixed and part of the benchmark: results on others, drawn at random, don't compare
+with published ones. They come in a folder of their own, ``splits`` beside the ``new_data`` that
+holds the graphs.
 """
 
 import os
@@ -19,7 +23,7 @@ import numpy as np
 from neurips25.data import replace_text
 from neurips25.graphs.node_graph import NodeGraph, as_mask
 from neurips25.graphs.npz_arrays import NpzArrays, errors_name, save_npz
-from neurips25.graphs.number_tables import check_rows, load_table, open_text
+from neurips25.graphs.number_tables import check_rows, load_table, open_text, plain_id
 
 _NODES = "out1_node_feature_label.txt"
 _EDGES = "out1_graph_edges.txt"
@@ -35,12 +39,15 @@ def load_geom_gcn(
 ) -> NodeGraph:
     """Reads a graph, and the splits that go by its name.
 
-    Nodes keep the order of their ids. Rows of unequal length are taken for lists of columns
-    if each consists of different integers >= 0.
+    Splits are read, never drawn: where there are none the graph has ``num_splits`` 0, and
+    ``random_splits`` or ``load_graph(..., fractions=...)`` draw some. Nodes keep the order of
+    their ids. Rows of unequal length are taken for lists of columns if each consists of
+    different integers >= 0.
 
     Args:
       directory: folder of the two text files.
-      split_dir: folder of the splits; by default ``directory``, where there may be none.
+      split_dir: folder of the splits; by default ``directory`` if there are some, else
+        ``../../splits`` as seen from there, where the published files lie. Both may have none.
       num_features: says that features are lists of columns, out of so many.
       name: how the splits' names start; by default as the name of the folder, or as all
         splits in ``directory`` do.
@@ -127,13 +134,17 @@ def _read_nodes(path: pathlib.Path) -> tuple[dict[int, int], list[np.ndarray], l
                     f"{where}: has {len(cells)} columns between tabs, needs 3 (id, features, label)"
                 )
             try:
-                node, label = int(cells[0]), int(cells[2])
+                node, label = (
+                    int(plain_id(cell.strip().strip('"'))) for cell in (cells[0], cells[2])
+                )
             except ValueError:
                 raise ValueError(
                     f"{where}: id {cells[0][:40]!r} and label {cells[2][:40]!r} must be integers"
                 ) from None
             if node in line_of:
                 raise ValueError(f"{where}: node {node} is there already, on line {line_of[node]}")
+            if not -(2**63) <= node < 2**63:
+                raise ValueError(f"{where}: id {cells[0][:40]} does not fit int64")
             if label < 0:
                 raise ValueError(f"{where}: label {label} is negative")
             try:
@@ -187,16 +198,23 @@ def _are_columns(row: np.ndarray) -> bool:
 def _split_files(
     directory: pathlib.Path, split_dir: str | os.PathLike[str] | None, name: str
 ) -> list[pathlib.Path]:
-    folder = directory if split_dir is None else pathlib.Path(split_dir)
+    if split_dir is not None:
+        return _files_by_name(pathlib.Path(split_dir)).get(name, [])
+    found = _files_by_name(directory)
+    # Beside the graph itself, files of another name can only be its own.
+    if name not in found and len(found) == 1:
+        name = next(iter(found))
+    published = directory.resolve().parent.parent / "splits"
+    return found.get(name) or _files_by_name(published).get(name, [])
+
+
+def _files_by_name(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
     found: dict[str, dict[int, pathlib.Path]] = {}
     for path in folder.glob("*_split_*.npz"):
         parts = re.fullmatch(r"(.+)_split_.*?_?(\d+)\.npz", path.name)
         if parts:
             found.setdefault(parts[1], {})[int(parts[2])] = path
-    # Beside the graph itself, files of another name can only be its own.
-    if split_dir is None and name not in found and len(found) == 1:
-        name = next(iter(found))
-    return [path for _, path in sorted(found.get(name, {}).items())]
+    return {name: [path for _, path in sorted(paths.items())] for name, paths in found.items()}
 
 
 def _read_splits(paths: list[pathlib.Path], n: int) -> dict[str, np.ndarray]:
@@ -212,4 +230,4 @@ def _read_splits(paths: list[pathlib.Path], n: int) -> dict[str, np.ndarray]:
 def _header_lines(path: pathlib.Path) -> int:
     with open_text(path) as text:
         first = text.readline().split()
-    return 0 if first and first[0].lstrip("-").isdigit() else 1
+    return 0 if first and re.fullmatch(r'"?-?\d+(\.\d*)?"?', first[0]) else 1

@@ -2,7 +2,8 @@
 
 Platonov et al., "A critical look at the evaluation of GNNs under heterophily", ICLR 2023:
 ``node_features [n, d]``, ``node_labels [n]``, ``edges [m, 2]`` and ``train_masks``,
-``val_masks``, ``test_masks`` ``[splits, n]``, usually ten splits.
+``val_masks``, ``test_masks`` ``[splits, n]``, usually ten splits. A file without any of the masks
+has no splits; a label that is NaN or -1 isn't known.
 """
 
 import os
@@ -10,6 +11,7 @@ import pathlib
 
 import numpy as np
 
+from neurips25.graphs.class_labels import labels_from_array
 from neurips25.graphs.node_graph import NodeGraph
 from neurips25.graphs.npz_arrays import NpzArrays, errors_name, save_npz
 
@@ -28,14 +30,17 @@ def load_heterophilous_npz(path: str | os.PathLike[str], name: str | None = None
     path = pathlib.Path(path)
     arrays = NpzArrays(path)
     with errors_name(path):
+        names = ("train_masks", "val_masks", "test_masks")
+        any_there = any(name in arrays for name in names)
+        train, val, test = (arrays[name] if any_there else None for name in names)
         return NodeGraph.from_edges(
             name or path.stem,
             features=arrays["node_features"],
             edges=arrays["edges"],
-            labels=arrays["node_labels"],
-            train_mask=arrays["train_masks"],
-            val_mask=arrays["val_masks"],
-            test_mask=arrays["test_masks"],
+            labels=labels_from_array("labels", arrays["node_labels"]),
+            train_mask=train,
+            val_mask=val,
+            test_mask=test,
         )
 
 

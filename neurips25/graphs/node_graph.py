@@ -172,6 +172,11 @@ class NodeGraph:
         Raises:
           ValueError: if there is no split i.
         """
+        if not self.num_splits:
+            raise ValueError(
+                f"{self.name!r} has no splits; draw some: "
+                "graph.with_split(random_splits(graph.labels))"
+            )
         if not 0 <= i < self.num_splits:
             raise ValueError(f"split {i} does not exist, {self.name!r} has {self.num_splits}")
         return Split(self.train_mask[i], self.val_mask[i], self.test_mask[i])
@@ -338,6 +343,8 @@ def _checked_labels(values: ArrayLike, num_nodes: int, num_classes: int) -> np.n
     labels = as_integers("labels", values, 1)
     if len(labels) != num_nodes:
         raise ValueError(f"labels has shape [{len(labels)}], needs [{num_nodes}]: one for a node")
+    if num_classes > 2**31:
+        raise ValueError(f"labels[{labels.argmax()}] is {labels.max()}, needs int32")
     if num_classes < 1:
         raise ValueError(f"num_classes must be >= 1, got {num_classes}")
     bad = np.flatnonzero((labels < -1) | (labels >= num_classes))

@@ -52,7 +52,8 @@ def masked_accuracy(logits: jax.Array, labels: jax.Array, mask: jax.Array) -> ja
 def masked_roc_auc(logits: jax.Array, labels: jax.Array, mask: jax.Array) -> jax.Array:
     """Probability that a node of class 1 has the larger score than one of class 0, ties half.
 
-    The score of a node is the difference of its two logits.
+    The score of a node is the difference of its two logits. This is one task: the official score
+    of ogbn-proteins is the mean of this over 112 tasks, each with labels and scores of its own.
 
     Args:
       logits: [n, 2].

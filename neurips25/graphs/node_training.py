@@ -71,7 +71,12 @@ PredictFn = Callable[[Any, NodeTask], dict[str, jax.Array]]
 """``(variables, task) -> {name: logits [n, C]}``; the name "" stands for the model's answer."""
 
 
-def node_task(graph: NodeGraph, split: Split | int = 0, mesh: Mesh | None = None) -> NodeTask:
+def node_task(
+    graph: NodeGraph,
+    split: Split | int = 0,
+    mesh: Mesh | None = None,
+    metric: NodeMetric | str = NodeMetric.ACCURACY,
+) -> NodeTask:
     """A whole graph on the devices, with one of its splits.
 
     Args:
@@ -79,14 +84,18 @@ def node_task(graph: NodeGraph, split: Split | int = 0, mesh: Mesh | None = None
       split: masks [n], or the number of one of the graph's splits.
       mesh: with several devices on data x fsdp the nodes are split over them, and padded where
         they do not divide, see :func:`~neurips25.graphs.shard_graph`. None: one device.
+      metric: what the split must be able to give.
 
     Returns:
       The task; features that are mostly zero are kept sparse on one device.
 
     Raises:
-      ValueError: no such split.
+      ValueError: no such split, or one of its masks has no node, or for ``ROC_AUC`` not both
+        classes; an unknown metric.
     """
     masks = graph.split(split) if isinstance(split, int) else split
+    which = f"split {split}" if isinstance(split, int) else "the given split"
+    _check_scorable(graph, masks, which, parse_enum(NodeMetric, metric, "metric"))
     step = jnp.zeros((), jnp.int32)
     if mesh is None or mesh.shape["data"] * mesh.shape["fsdp"] == 1:
         whole = to_graphs_tuple(graph)
@@ -100,6 +109,22 @@ def node_task(graph: NodeGraph, split: Split | int = 0, mesh: Mesh | None = None
     labels = shard_rows(graph.labels, rows, mesh, fill=-1)
     train, val, test = (shard_rows(mask, rows, mesh, fill=False) for mask in masks)
     return NodeTask(whole, labels, train, val, test, step)
+
+
+def _check_scorable(graph: NodeGraph, masks: Split, which: str, metric: NodeMetric) -> None:
+    """Refuses what would be scored as 0 (no nodes) or NaN (one class) in every step."""
+    if metric is NodeMetric.ROC_AUC and graph.num_classes != 2:
+        raise ValueError(f"graph {graph.name!r} has {graph.num_classes} classes, roc_auc needs 2")
+    for field, mask in masks._asdict().items():
+        labels = graph.labels[np.asarray(mask)]
+        counts = np.bincount(labels[labels >= 0], minlength=2)
+        has = f"graph {graph.name!r}, {which}: the {field} mask has"
+        if not len(labels):
+            raise ValueError(f"{has} no nodes, needs at least one")
+        if metric is NodeMetric.ROC_AUC and not counts[:2].all():
+            raise ValueError(
+                f"{has} {counts[0]} nodes of class 0 and {counts[1]} of class 1, roc_auc needs both"
+            )
 
 
 def sampled_task(batch: SampledSubgraph) -> NodeTask:

@@ -65,6 +65,20 @@ class NpzArrays:
             raise ValueError(f"{self.path}: array {name!r} can't be read: {error}") from error
 
 
+def load_npy(path: str | os.PathLike[str]) -> np.ndarray:
+    """The array of an ``.npy`` file.
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+      ValueError: naming the file, if it is broken or holds Python objects.
+    """
+    with open(path, "rb") as file:
+        try:
+            return np.lib.format.read_array(file, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise ValueError(f"{path}: not a readable .npy file: {error}") from error
+
+
 def save_npz(path: str | os.PathLike[str], **arrays: np.ndarray) -> None:
     """Writes a compressed ``.npz`` file, which replaces an old one only once it is complete."""
     with replaced_file(path) as unfinished, open(unfinished, "wb") as file:

@@ -8,11 +8,16 @@ Hu et al., "Open Graph Benchmark", arXiv:2005.00687. Tables without header, ``.c
     raw/node-feat              d numbers a node; ogbn-proteins has raw/edge-feat instead
     raw/node-label             one column for a task
     split/SCHEME/train, valid, test      ids of nodes
+
+ogbn-proteins has 112 tasks with two classes each, and its official score is the mean of 112 areas
+under ROC curves. A ``NodeGraph`` holds one task: what it is scored by is one of those areas, which
+must not be compared with the official score.
 """
 
 import gzip
 import os
 import pathlib
+import warnings
 
 import numpy as np
 
@@ -31,20 +36,26 @@ def load_ogb_folder(
     task: int = 0,
     name: str | None = None,
 ) -> NodeGraph:
-    """Reads a graph with its split.
+    """Reads a graph with its split, for one task.
 
     A graph that has features of its edges but not of its nodes gives each node the mean over
-    its edges.
+    its edges. Without a folder ``split`` there are no splits; none are drawn.
 
     Args:
       path: folder with ``raw`` and ``split`` in it.
       scheme: folder below ``split``; by default the only one.
-      task: column of the labels, for graphs with several binary tasks.
+      task: column of the labels, from 0: which task, where there are several, as in
+        ogbn-proteins (0 to 111). The others are not read.
       name: name of the graph; by default that of the folder.
 
     Raises:
       FileNotFoundError: if a file isn't there.
-      ValueError: naming the file, and the line if one is wrong.
+      ValueError: naming the file, and the line if one is wrong; among others if there is no
+        such task.
+
+    Warns:
+      UserWarning: if nodes of the split have no label for the task; it counts them. They are
+        taken out of the split.
     """
     path = pathlib.Path(path)
     raw = path / "raw"
@@ -59,27 +70,28 @@ def load_ogb_folder(
     outside = np.any((edges < 0) | (edges >= n), axis=1)
     check_rows(file, outside, f"edge to a missing node, nodes are 0 to {n - 1}")
 
-    masks = {}
-    folder = _scheme_folder(path / "split", scheme)
-    for part, field in _PARTS:
-        file = _find(folder, part)
-        ids = load_table(file, np.int64, columns=1)[:, 0]
-        check_rows(file, (ids < 0) | (ids >= n), f"no such node, nodes are 0 to {n - 1}")
-        repeated = np.ones(len(ids), bool)
-        repeated[np.unique(ids, return_index=True)[1]] = False
-        check_rows(file, repeated, "node is there already")
-        masks[field] = np.isin(np.arange(n), ids)
     features = _features(raw, edges, n)
-    labels = _labels(_find(raw, "node-label"), n, task)
+    file = _find(raw, "node-label")
+    labels = _labels(file, n, task)
+    masks = _masks(path / "split", scheme, n)
+    without = {field: int((mask & (labels < 0)).sum()) for field, mask in masks.items()}
+    if any(without.values()):
+        warnings.warn(
+            f"{file}: task {task} has no label for {sum(without.values())} of the split's nodes, "
+            "which are taken out of it: "
+            + ", ".join(f"{count} of {field}" for field, count in without.items()),
+            stacklevel=2,
+        )
+        masks = {field: mask & (labels >= 0) for field, mask in masks.items()}
     with errors_name(path):
         return NodeGraph.from_edges(
             name or path.name,
             features,
             edges,
             labels,
-            train_mask=masks["train_mask"],
-            val_mask=masks["val_mask"],
-            test_mask=masks["test_mask"],
+            train_mask=masks.get("train_mask"),
+            val_mask=masks.get("val_mask"),
+            test_mask=masks.get("test_mask"),
         )
 
 
@@ -108,6 +120,22 @@ def _find(folder: pathlib.Path, stem: str) -> pathlib.Path:
         if (folder / f"{stem}{suffix}").exists():
             return folder / f"{stem}{suffix}"
     raise FileNotFoundError(f"{folder}: has no {stem}.csv.gz")
+
+
+def _masks(split: pathlib.Path, scheme: str | None, n: int) -> dict[str, np.ndarray]:
+    masks: dict[str, np.ndarray] = {}
+    if not split.exists() and scheme is None:
+        return masks
+    folder = _scheme_folder(split, scheme)
+    for part, field in _PARTS:
+        file = _find(folder, part)
+        ids = load_table(file, np.int64, columns=1)[:, 0]
+        check_rows(file, (ids < 0) | (ids >= n), f"no such node, nodes are 0 to {n - 1}")
+        repeated = np.ones(len(ids), bool)
+        repeated[np.unique(ids, return_index=True)[1]] = False
+        check_rows(file, repeated, "node is there already")
+        masks[field] = np.isin(np.arange(n), ids)
+    return masks
 
 
 def _scheme_folder(folder: pathlib.Path, scheme: str | None) -> pathlib.Path:
@@ -151,12 +179,15 @@ def _labels(file: pathlib.Path, n: int, task: int) -> np.ndarray:
             # pandas writes a missing label as nothing, or as "" where it is the only column.
             cells = [cell.strip().strip('"') for cell in line.split(",")]
             if not 0 <= task < len(cells):
-                raise ValueError(f"{file}: line {number}: has {len(cells)} columns, no task {task}")
+                raise ValueError(
+                    f"{file}: line {number}: has {len(cells)} columns, so there is no task={task}, "
+                    f"only 0 to {len(cells) - 1}"
+                )
             try:
                 value = float(cells[task] or "nan")
             except ValueError:
                 value = np.inf
-            if not np.isnan(value) and (value < 0 or value % 1):
+            if not np.isnan(value) and not (0 <= value < 2**31 and value % 1 == 0):
                 raise ValueError(f"{file}: line {number}: {cells[task][:40]!r} is no class")
             labels.append(-1 if np.isnan(value) else int(value))
     if len(labels) != n:

@@ -221,12 +221,12 @@ def _edges(path: pathlib.Path, num_nodes: int) -> np.ndarray:
                 raise ValueError(
                     f"{path}: entry {node}: there is no node {i}, nodes are 0 to {num_nodes - 1}"
                 )
-        ids = np.array(neighbours, np.int64)
+        ids = np.array(list(neighbours), np.int64)
         pieces.append(np.stack([np.full_like(ids, node), ids], axis=1))
     return np.concatenate(pieces)
 
 
 def _are_ids(values: Any) -> bool:
-    return isinstance(values, (list, tuple, np.ndarray)) and all(
+    return isinstance(values, (list, tuple, set, np.ndarray)) and all(
         isinstance(i, (int, np.integer)) for i in values
     )

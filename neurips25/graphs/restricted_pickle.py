@@ -14,10 +14,8 @@ import re
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
-from neurips25.graphs.node_graph import as_integers
-from neurips25.graphs.sparse_arrays import csr_matrix
+from neurips25.graphs.sparse_arrays import stored_matrix
 
 
 def load_data_pickle(path: str | os.PathLike[str]) -> Any:
@@ -46,7 +44,7 @@ def load_data_pickle(path: str | os.PathLike[str]) -> Any:
             raise ValueError(f"{path}: broken pickle: {type(error).__name__}: {error}") from error
     if isinstance(value, _StoredSparse):
         try:
-            return _to_csr(type(value).__name__[:3], vars(value))
+            return stored_matrix(type(value).__name__[:3], vars(value))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path}: broken sparse matrix: {error}") from error
     return value
@@ -66,6 +64,10 @@ def _latin1(text: str, encoding: str = "utf-8") -> bytes:
     return text.encode("latin1")
 
 
+def _empty_bytes() -> bytes:
+    return b""
+
+
 # The second names are those of Python 2.
 _CLASSES: dict[str, type] = {
     "builtins.dict": dict,
@@ -82,6 +84,9 @@ _CLASSES: dict[str, type] = {
 # numpy keeps its own private and has moved them between versions, so its objects name them.
 _FUNCTIONS: dict[str, Any] = {
     "_codecs.encode": _latin1,
+    # How old protocols spell the data of an array without entries.
+    "builtins.bytes": _empty_bytes,
+    "__builtin__.bytes": _empty_bytes,
     "copyreg._reconstructor": copyreg._reconstructor,  # type: ignore[attr-defined]
     "copy_reg._reconstructor": copyreg._reconstructor,  # type: ignore[attr-defined]
     "numpy.core.multiarray._reconstruct": np.empty(0).__reduce__()[0],
@@ -106,34 +111,3 @@ class _DataUnpickler(pickle.Unpickler):
             f"asks for {asked}; only numpy arrays, scipy's CSR, CSC and COO matrices, "
             "dicts and lists are read"
         )
-
-
-def _to_csr(form: str, state: dict[str, Any]) -> scipy.sparse.csr_array:
-    shape = as_integers("shape", _first(state, "_shape", "shape"), 1)
-    if len(shape) != 2 or (shape < 0).any():
-        raise ValueError(f"shape is {shape.tolist()}, needs two numbers")
-    rows, columns = (int(size) for size in shape)
-    data = np.asarray(_first(state, "data"))
-    if form == "coo":
-        row, column = state.get("coords") or (_first(state, "row"), _first(state, "col"))
-        row, column = as_integers("row", row, 1), as_integers("col", column, 1)
-        if not len(row) == len(column) == len(data):
-            raise ValueError(f"has {len(row)} rows, {len(column)} columns, {len(data)} values")
-        order = np.argsort(row, kind="stable")
-        if len(row) and not 0 <= row[order[0]] <= row[order[-1]] < rows:
-            raise ValueError(f"row must be 0 to {rows - 1}")
-        starts = np.searchsorted(row[order], np.arange(rows + 1))
-        return csr_matrix(data[order], column[order], starts, (rows, columns), "")
-    indices = as_integers("indices", _first(state, "indices"), 1)
-    indptr = as_integers("indptr", _first(state, "indptr"), 1)
-    if form == "csr":
-        return csr_matrix(data, indices, indptr, (rows, columns), "")
-    transposed = csr_matrix(data, indices, indptr, (columns, rows), "")
-    return scipy.sparse.csr_array(transposed.T)
-
-
-def _first(state: dict[str, Any], *names: str) -> Any:
-    for name in names:
-        if name in state:
-            return state[name]
-    raise ValueError(f"has no {' or '.join(names)}")

@@ -1,7 +1,20 @@
 """Sparse matrices and one-hot labels of files that may be wrong: checked, then built."""
 
+import os
+from typing import Any, Protocol
+
 import numpy as np
 import scipy.sparse
+
+from neurips25.graphs.node_graph import as_integers
+from neurips25.graphs.npz_arrays import NpzArrays, errors_name
+
+
+class StoredArrays(Protocol):
+    """Arrays by name, such as a dict or an ``NpzArrays``."""
+
+    def __contains__(self, name: str, /) -> bool: ...
+    def __getitem__(self, name: str, /) -> Any: ...
 
 
 def csr_matrix(
@@ -43,6 +56,58 @@ def csr_matrix(
     return scipy.sparse.csr_array((data, indices, indptr), shape=shape)
 
 
+def stored_matrix(form: str, arrays: StoredArrays) -> scipy.sparse.csr_array:
+    """A matrix of the arrays that scipy pickles, or writes by ``scipy.sparse.save_npz``.
+
+    Args:
+      form: ``"csr"``, ``"csc"`` or ``"coo"``.
+      arrays: ``data`` and ``shape`` (or ``_shape``), with ``indices`` and ``indptr``, or for
+        "coo" ``row`` and ``col`` (or ``coords``).
+
+    Raises:
+      ValueError: naming what is missing, or the array and its first bad entry.
+    """
+    shape = as_integers("shape", _first(arrays, "_shape", "shape"), 1)
+    if len(shape) != 2 or (shape < 0).any():
+        raise ValueError(f"shape is {shape.tolist()}, needs two numbers")
+    rows, columns = (int(size) for size in shape)
+    data = np.asarray(_first(arrays, "data"))
+    if form == "coo":
+        if "coords" in arrays and arrays["coords"] is not None:
+            row, column = arrays["coords"]
+        else:
+            row, column = _first(arrays, "row"), _first(arrays, "col")
+        row, column = as_integers("row", row, 1), as_integers("col", column, 1)
+        if not len(row) == len(column) == len(data):
+            raise ValueError(f"has {len(row)} rows, {len(column)} columns, {len(data)} values")
+        order = np.argsort(row, kind="stable")
+        if len(row) and not 0 <= row[order[0]] <= row[order[-1]] < rows:
+            raise ValueError(f"row must be 0 to {rows - 1}")
+        starts = np.searchsorted(row[order], np.arange(rows + 1))
+        return csr_matrix(data[order], column[order], starts, (rows, columns), "")
+    if form not in ("csr", "csc"):
+        raise ValueError(f"is a sparse matrix in the form {form!r}, needs csr, csc or coo")
+    indices = as_integers("indices", _first(arrays, "indices"), 1)
+    indptr = as_integers("indptr", _first(arrays, "indptr"), 1)
+    if form == "csr":
+        return csr_matrix(data, indices, indptr, (rows, columns), "")
+    transposed = csr_matrix(data, indices, indptr, (columns, rows), "")
+    return scipy.sparse.csr_array(transposed.T)
+
+
+def load_sparse(path: str | os.PathLike[str]) -> scipy.sparse.csr_array:
+    """A matrix that ``scipy.sparse.save_npz`` wrote.
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+      ValueError: naming the file, and what is wrong with it.
+    """
+    arrays = NpzArrays(path)
+    with errors_name(path):
+        form = np.asarray(arrays["format"]).item()
+        return stored_matrix(form.decode() if isinstance(form, bytes) else str(form), arrays)
+
+
 def labels_from_one_hot(matrix: np.ndarray | scipy.sparse.sparray) -> np.ndarray:
     """Classes of one-hot rows.
 
@@ -72,3 +137,10 @@ def labels_from_one_hot(matrix: np.ndarray | scipy.sparse.sparray) -> np.ndarray
     labels = np.full(entries.shape[0], -1, np.int64)
     labels[entries.row] = entries.col
     return labels
+
+
+def _first(arrays: StoredArrays, *names: str) -> Any:
+    for name in names:
+        if name in arrays:
+            return arrays[name]
+    raise ValueError(f"has no {' or '.join(names)}")

@@ -74,8 +74,21 @@ def test_older_names_and_dense_attributes(tmp_path, adjacency):
 
 def test_one_hot_labels(tmp_path, arrays):
     one_hot = np.eye(3)[arrays.pop("labels")]
-    for labels in (arrays_of("labels", one_hot), {"labels": one_hot}):
+    for labels in (
+        arrays_of("labels", one_hot),
+        arrays_of("labels", one_hot, "."),
+        {"labels": one_hot},
+    ):
         assert_same(load(tmp_path, arrays | labels), small_graph(), but=MASKS)
+
+
+def test_labels_in_other_types(tmp_path, arrays):
+    labels = arrays["labels"].astype(np.float64)
+    labels[4] = np.nan
+    got = load(tmp_path, arrays | {"labels": labels[:, None]})
+    np.testing.assert_array_equal(got.labels, np.where(np.isnan(labels), -1, labels))
+    names = np.array(["a", "b", "c"])[arrays["labels"]]
+    assert_same(load(tmp_path, arrays | {"labels": names}), small_graph(), but=MASKS)
 
 
 def test_arrays_of_objects_that_are_not_needed(tmp_path, arrays):
@@ -105,7 +118,7 @@ def test_splits(tmp_path, arrays):
         ("adj_indptr", np.arange(13), "adj_indptr has 13 entries"),
         ("adj_indptr", np.arange(12), "adj_indptr has 12 entries"),
         ("labels", np.zeros(11, int), r"labels has shape \[11\]"),
-        ("labels", np.array(["a"] * 12), "labels has dtype <U1"),
+        ("labels", np.full(12, 1j), "labels has dtype complex128"),
     ],
 )
 def test_malformed_arrays_are_refused(tmp_path, arrays, key, value, named):

@@ -3,6 +3,7 @@ import gzip
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from neurips25.graphs import load_edge_list, save_edge_list
 from tests.graphs.small_graphs import assert_same, small_graph
@@ -209,7 +210,7 @@ def test_missing_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"has no edges\.csv"):
         load_edge_list(tmp_path)
     write(tmp_path, edges=["0,1"])
-    with pytest.raises(FileNotFoundError, match=r"has no features\.npy or features\.csv"):
+    with pytest.raises(FileNotFoundError, match=r"has no features\.npy \(or \.npz, \.csv"):
         load_edge_list(tmp_path)
 
 
@@ -251,6 +252,89 @@ def test_ends_are_found_by_the_header(tmp_path, edges, by_id):
     write(tmp_path, edges=edges, features=["id,x" if by_id else "x", *(f"{i}1" for i in ids)])
     graph = load_edge_list(tmp_path)
     assert graph.undirected_edges.tolist() == [[7, 8], [8, 9]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",paper,ref\n0,7,8\n1,8,9\n",
+        ",0,1\n0,7,8\n1,8,9\n",
+        "Unnamed: 0,a1,b1\n0,7,8\n1,8,9\n",
+        "id,src_id,dst_id\n0,7,8\n1,8,9\n",
+        "Source,Target,Type,Id,Label,Weight\n7,8,Undirected,0,,1.0\n8,9,Undirected,1,,1.0\n",
+        "weight,target,source\n0,8,7\n0,9,8\n",
+        '\ufeff"from","to"\r\n"7","8"\r\n"8","9"\r\n',
+        "src;w;dst\n7;0,5;8\n8;0,5;9\n",
+        "7;8;0,5\n8;9;0,5\n",
+        "# a b\n7.0,8.0\n8.0,9.0\n",
+        "7.000e+00 8.000e+00\n8.000e+00 9.000e+00\n",
+        "7 8 {'weight': 3, 'year': 2001}\n8 9 {}\n",
+        "\n \n  7   8\n\n8 9 \n",
+        "node_1\tnode_2\r7\t8\r8\t9\r",
+        "7,8,\n8,9,\n",
+    ],
+    ids=[
+        *("index", "no names", "index twice", "id", "gephi", "target first", "quoted", "between"),
+        *("decimal commas", "floats", "savetxt", "networkx", "white space", "old Mac", "open"),
+    ],
+)
+@pytest.mark.parametrize("by_id", [False, True])
+def test_edges_as_other_tools_write_them(tmp_path, text, by_id):
+    ids = [f"{i}," if by_id else "" for i in range(10)]
+    write(tmp_path, features=["id,x" if by_id else "x", *(f"{i}1" for i in ids)])
+    (tmp_path / "edges.csv").write_bytes(text.encode())
+    graph = load_edge_list(tmp_path)
+    assert graph.undirected_edges.tolist() == [[7, 8], [8, 9]]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("%%MatrixMarket matrix coordinate\n2 2 1\n1 2\n", "is a Matrix Market file, which counts"),
+        ("0 1 2\n1 0\n2 0\n", "line 2: has 2 columns, line 1 3"),
+        ("0 1\n# note\n2 0 1\n", "line 3: has 3 columns, line 1 2"),
+        ("0,1\n1,\n", "line 2: '' is not an integer"),
+        ("0,1\n1,99999999999999999999\n", "line 2: .* does not fit int64"),
+    ],
+)
+def test_files_that_are_no_lists_of_edges_are_refused(tmp_path, text, named):
+    write(tmp_path, features=["1", "2", "3"])
+    (tmp_path / "edges.txt").write_text(text)
+    with pytest.raises(ValueError, match=rf"edges\.txt: {named}"):
+        load_edge_list(tmp_path)
+
+
+def test_ids_beyond_64_bits(tmp_path):
+    big = 10**25
+    write(tmp_path, features=["id,x", f"{big},1", f"{big + 1},2"], edges=[f"{big + 1},{big}"])
+    assert load_edge_list(tmp_path).num_edges == 1
+
+
+def test_edges_in_arrays(tmp_path):
+    graph = small_graph(splits=0)
+    save_edge_list(tmp_path, graph)
+    (tmp_path / "edges.csv").unlink()
+    edges = graph.undirected_edges
+    for array in (edges.astype(float), edges.T.astype(np.uint8)):
+        np.save(tmp_path / "edges.npy", array)
+        assert_same(load_edge_list(tmp_path), graph)
+    np.save(tmp_path / "edges.npy", edges + 6)
+    with pytest.raises(ValueError, match=r"edges\.npy: edges\[\d+\] is \(\d+, 1\d\), but"):
+        load_edge_list(tmp_path)
+    (tmp_path / "edges.npy").unlink()
+    adjacency = scipy.sparse.coo_array((np.ones(len(edges)), edges.T), shape=(12, 12))
+    scipy.sparse.save_npz(tmp_path / "edges.npz", adjacency)
+    assert_same(load_edge_list(tmp_path), graph)
+    scipy.sparse.save_npz(tmp_path / "edges.npz", scipy.sparse.csr_array((12, 11)))
+    with pytest.raises(ValueError, match=r"edges\.npz: adjacency matrix has shape \(12, 11\)"):
+        load_edge_list(tmp_path)
+
+
+def test_labels_that_are_not_known(tmp_path):
+    graph = partly_labelled()
+    save_edge_list(tmp_path, graph)
+    np.save(tmp_path / "labels.npy", np.where(graph.labels < 0, np.nan, graph.labels)[:, None])
+    assert_same(load_edge_list(tmp_path), graph)
 
 
 def test_a_line_without_the_named_column_is_refused(tmp_path):

@@ -1,8 +1,11 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
 from neurips25.graphs import (
     load_graph,
+    random_splits,
     save_csr_npz,
     save_edge_list,
     save_geom_gcn,
@@ -65,3 +68,32 @@ def test_nothing_there(tmp_path):
         load_graph(tmp_path / "absent")
     with pytest.raises(FileNotFoundError, match=r"has no edges\.csv"):
         load_graph(tmp_path)
+
+
+def test_the_same_splits_are_drawn_for_every_format_without_any(tmp_path, graph):
+    none = dataclasses.replace(graph, **dict.fromkeys(MASKS, np.zeros((0, 12), bool)))
+    shares = (0.5, 0.25, 0.25)
+    expected = graph.with_split(random_splits(graph.labels, shares, 3, seed=5))
+    save_csr_npz(tmp_path / "a.npz", graph)
+    save_geom_gcn(tmp_path / "b", none)
+    save_edge_list(tmp_path / "c", none)
+    save_ogb_folder(tmp_path / "d", graph)
+    (tmp_path / "d" / "split").rename(tmp_path / "away")
+    np.savez(
+        tmp_path / "e.npz",
+        node_features=graph.features,
+        node_labels=graph.labels,
+        edges=graph.undirected_edges,
+    )
+    for path in ("a.npz", "b", "c", "d", "e.npz"):
+        got = load_graph(tmp_path / path, fractions=shares, num_splits=3, split_seed=5)
+        assert_same(got, expected)
+        # Only the format that never has splits gets some unasked.
+        assert load_graph(tmp_path / path).num_splits == (10 if path == "a.npz" else 0)
+    save_heterophilous_npz(tmp_path / "f.npz", graph)
+    assert_same(load_graph(tmp_path / "f.npz", fractions=shares), graph)
+
+
+def test_the_folder_of_geom_gcns_splits(tmp_path, graph):
+    save_geom_gcn(tmp_path / "toy", graph, tmp_path / "other")
+    assert_same(load_graph(tmp_path / "toy", split_dir=tmp_path / "other"), graph)

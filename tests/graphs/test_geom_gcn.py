@@ -149,3 +149,30 @@ def test_graphs_with_unknown_labels_are_not_written(tmp_path):
     graph.labels[3] = -1
     with pytest.raises(ValueError, match="node 3 has no label"):
         save_geom_gcn(tmp_path / "toy", graph)
+
+
+def test_splits_where_the_published_files_have_them(tmp_path):
+    graph = small_graph()
+    save_geom_gcn(tmp_path / "new_data" / "toy", graph, tmp_path / "splits")
+    assert_same(load_geom_gcn(tmp_path / "new_data" / "toy"), graph)
+    # Those of another graph are not this one's, though nothing else is there.
+    (tmp_path / "new_data" / "toy").rename(tmp_path / "new_data" / "renamed")
+    assert load_geom_gcn(tmp_path / "new_data" / "renamed").num_splits == 0
+
+
+@pytest.mark.parametrize("form", ["{}.0", '"{}"', " {}", "1000000000000{}"])
+def test_ids_in_other_forms(folder, form):
+    expected = load_geom_gcn(folder)
+    ids = [form.format(i) for i in range(3)]
+    features = ("1,0,1\t0", "0,0,0\t1.0", "1,1,1\t1")
+    for header in (True, False):
+        write(
+            folder,
+            [f"{i}\t{rest}" for i, rest in zip(ids, features)],
+            [f"{ids[0]}\t{ids[1]}", f"{ids[2]}\t{ids[1]}"],
+            header,
+        )
+        assert_same(load_geom_gcn(folder), expected)
+    write(folder, [f"{10**20}\t1,0,1\t0"], [])
+    with pytest.raises(ValueError, match=r"line 2: id 1000.* does not fit int64"):
+        load_geom_gcn(folder)

@@ -112,3 +112,15 @@ def test_files_that_are_no_npz(tmp_path, arrays):
     path.write_bytes(whole[:at] + bytes(64) + whole[at + 64 :])
     with pytest.raises(ValueError, match=r"toy\.npz: array 'node_features' can't be read"):
         load_heterophilous_npz(path)
+
+
+def test_no_masks_and_labels_that_are_not_known(tmp_path, arrays):
+    labels = np.where(np.arange(12) == 3, np.nan, arrays["node_labels"])
+    some = {key: arrays[key] for key in ("node_features", "edges")} | {"node_labels": labels}
+    np.savez(tmp_path / "toy.npz", **some)
+    graph = load_heterophilous_npz(tmp_path / "toy.npz")
+    assert graph.num_splits == 0
+    np.testing.assert_array_equal(np.flatnonzero(graph.labels < 0), [3])
+    np.savez(tmp_path / "toy.npz", **some, train_masks=arrays["train_masks"])
+    with pytest.raises(ValueError, match=r"toy\.npz: has no array 'val_masks'"):
+        load_heterophilous_npz(tmp_path / "toy.npz")

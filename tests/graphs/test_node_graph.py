@@ -178,3 +178,11 @@ def test_sorted_unique():
     values = np.random.default_rng(0).integers(0, 50, 99)
     np.testing.assert_array_equal(sorted_unique(values), np.unique(values))
     assert sorted_unique(np.zeros(0, np.int64)).tolist() == []
+
+
+def test_no_splits_and_huge_labels():
+    graph = NodeGraph.from_edges("toy", np.eye(2), [(0, 1)], [0, 1])
+    with pytest.raises(ValueError, match=r"'toy' has no splits; draw some: .*random_splits"):
+        graph.split(0)
+    with pytest.raises(ValueError, match=r"labels\[1\] is 4294967296, needs int32"):
+        NodeGraph.from_edges("toy", np.eye(2), [(0, 1)], [0, 2**32])

@@ -165,3 +165,37 @@ def test_roc_auc_of_one_class_or_three():
     assert np.isnan(value)
     with pytest.raises(ValueError, match=r"\[n, 2\]"):
         graphs.masked_roc_auc(jnp.zeros((3, 3)), ones, jnp.ones(3, bool))
+
+
+def _two_classes(**masks):
+    ids = np.arange(6)
+    fields = {"train": ids < 2, "val": (ids > 1) & (ids < 4), "test": ids > 3} | masks
+    graph = graphs.NodeGraph.from_edges("six", np.eye(6), [(0, 1)], ids % 2)
+    return graph.with_split(graphs.Split(**fields))
+
+
+@pytest.mark.parametrize("part", ["train", "val", "test"])
+@pytest.mark.parametrize("metric", ["accuracy", "roc_auc"])
+def test_splits_that_cannot_be_scored_are_refused(part, metric):
+    none, one_class = np.zeros(6, bool), np.arange(6) % 2 == 1
+    graphs.node_task(_two_classes(), metric=metric)
+    empty = _two_classes(**{part: none})
+    with pytest.raises(ValueError, match=f"'six', split 0: the {part} mask has no nodes, needs"):
+        graphs.node_task(empty, metric=metric)
+    with pytest.raises(ValueError, match=f"the given split: the {part} mask has no nodes"):
+        graphs.node_task(empty, empty.split(0), metric=metric)
+    if metric == "accuracy":
+        graphs.node_task(_two_classes(**{part: one_class}))
+        return
+    named = (
+        f"'six', split 0: the {part} mask has 0 nodes of class 0 and 3 of class 1, roc_auc needs"
+    )
+    with pytest.raises(ValueError, match=named):
+        graphs.node_task(_two_classes(**{part: one_class}), metric=metric)
+
+
+def test_roc_auc_is_refused_for_three_classes(graph):
+    with pytest.raises(ValueError, match="has 3 classes, roc_auc needs 2"):
+        graphs.node_task(graph, metric="roc_auc")
+    with pytest.raises(ValueError, match="'f1'"):
+        graphs.node_task(graph, metric="f1")

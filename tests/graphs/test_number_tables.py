@@ -3,7 +3,13 @@ import gzip
 import numpy as np
 import pytest
 
-from neurips25.graphs.number_tables import line_of_row, load_table, open_text
+from neurips25.graphs.number_tables import (
+    delimiter_of,
+    line_of_row,
+    load_table,
+    open_text,
+    plain_id,
+)
 
 
 @pytest.fixture
@@ -20,6 +26,11 @@ def path(tmp_path):
         ("1 \t2\n 3 4\n", {"delimiter": None}, [[1, 2], [3, 4]]),
         ("1,2,x\n3,4\n", {"columns": 2}, [[1, 2], [3, 4]]),
         ("\n5\n\n6\n", {}, [[5], [6]]),
+        ("1,2\n  \n\t\n3,4\n", {}, [[1, 2], [3, 4]]),
+        ("9,1,2\n8,3,4\n", {"columns": (2, 1)}, [[2, 1], [4, 3]]),
+        ('"1","2"\n 3 , "4"\n', {}, [[1, 2], [3, 4]]),
+        ("1.0,2.\n3,4.00e+00\n", {}, [[1, 2], [3, 4]]),
+        ("x,1.0\nx,3\n", {"columns": (1,)}, [[1], [3]]),
     ],
 )
 def test_tables(path, text, options, expected):
@@ -32,7 +43,7 @@ def test_tables(path, text, options, expected):
 
 
 def test_empty_tables(path):
-    for text in ("", "\n", "a,b\n"):
+    for text in ("", "\n", " \n\t\n", "a,b\n"):
         path.write_text(text)
         skip = int(text.startswith("a"))
         assert load_table(path, np.int64, columns=2, skip_lines=skip).shape == (0, 2)
@@ -53,7 +64,10 @@ def test_floats(path):
         ("1,2\n3\n", "line 2: has 1 columns, needs 2"),
         ("1,2\n3,4,5\n", "line 2: has 3 columns, needs 2"),
         ("1,2\n3,\n", "line 2: '' is not an integer"),
-        ("1,2\n3,99999999999999999999\n", "'?99999999999999999999"),
+        ("1,2\n3,99999999999999999999\n", "line 2: '99999999999999999999' does not fit int64"),
+        ("1,2\n3,1e30\n", "line 2: '1e30' is not an integer"),
+        ("1,2\n3,nan\n", "line 2: 'nan' is not an integer"),
+        ("1.0,2\n3,1_000\n", "line 2: '1_000' is not an integer"),
     ],
 )
 def test_bad_lines_are_named(path, text, named):
@@ -85,3 +99,25 @@ def test_text_is_opened_without_its_byte_order_mark(path):
     path.write_bytes(b"\xef\xbb\xbfid,x\n")
     with open_text(path) as text:
         assert text.read() == "id,x\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "delimiter"),
+    [
+        ("1;0,5;2", ";"),
+        ("ann,b;c", ","),
+        ('"a;b",c', ","),
+        ("a b\tc", "\t"),
+        ("0 1 {'w': 3, 'z': 4}", None),
+        ("0 1", None),
+    ],
+)
+def test_delimiters(line, delimiter):
+    assert delimiter_of(line) == delimiter
+
+
+def test_ids_that_are_whole_numbers_are_the_same_in_any_form():
+    for cell in ("12", " 12.0", "12.", "1.2e1", "1.2E+01"):
+        assert plain_id(cell) == "12"
+    for cell in ("12.5", "1e5", "v12.0", "9007199254740993.0", "-"):
+        assert plain_id(cell) == cell

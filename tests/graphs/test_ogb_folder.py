@@ -1,5 +1,6 @@
 import dataclasses
 import gzip
+import warnings
 
 import numpy as np
 import pytest
@@ -48,6 +49,32 @@ def test_unknown_labels(tmp_path):
     assert not none.any()
 
 
+def test_nodes_of_the_split_without_a_label(folder):
+    graph = small_graph(splits=1)
+    train = np.flatnonzero(graph.train_mask[0])[:2]
+    test = np.flatnonzero(graph.test_mask[0])[:1]
+    without = np.isin(np.arange(12), [*train, *test])
+    rows = [f"{'nan' if gone else 0},{y}" for y, gone in zip(graph.labels, without)]
+    rewrite(folder / "raw" / "node-label.csv.gz", "\n".join(rows))
+    named = (
+        r"label\.csv\.gz: task 0 has no label for 3 of .*: 2 of train_mask, 0 of val_.*, 1 of test"
+    )
+    with pytest.warns(UserWarning, match=named):
+        got = load_ogb_folder(folder)
+    for field in ("train_mask", "val_mask", "test_mask"):
+        np.testing.assert_array_equal(getattr(got, field), getattr(graph, field) & ~without)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(load_ogb_folder(folder, task=1), graph)
+
+
+def test_a_folder_without_a_split(folder):
+    (folder / "split").rename(folder / "elsewhere")
+    assert load_ogb_folder(folder).num_splits == 0
+    with pytest.raises(FileNotFoundError, match="time"):
+        load_ogb_folder(folder, "time")
+
+
 def test_files_that_are_not_compressed(folder):
     for path in list(folder.rglob("*.csv.gz")):
         path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
@@ -72,8 +99,10 @@ def test_tasks(folder):
         graph = load_ogb_folder(folder, task=task)
         assert graph.num_classes == 2
         np.testing.assert_array_equal(graph.labels, label == task)
-    with pytest.raises(ValueError, match="line 1: has 3 columns, no task 3"):
-        load_ogb_folder(folder, task=3)
+    for task in (3, -1):
+        named = f"line 1: has 3 columns, so there is no task={task}, only 0 to 2"
+        with pytest.raises(ValueError, match=named):
+            load_ogb_folder(folder, task=task)
 
 
 def test_features_of_edges(folder):
@@ -103,6 +132,7 @@ def test_features_of_edges(folder):
         ("raw/node-label", 2, "1.5", "line 2: '1.5' is no class"),
         ("raw/node-label", 2, "-1", "line 2: '-1' is no class"),
         ("raw/node-label", 2, "b", "line 2: 'b' is no class"),
+        ("raw/node-label", 2, "1e300", "line 2: '1e300' is no class"),
         ("raw/num-node-list", 1, "12\n3", r"holds \[12, 3\], needs the size of one graph"),
         ("split/time/train", 2, "12", "line 2: no such node, nodes are 0 to 11"),
         ("split/time/valid", 2, "SAME", "line 2: node is there already"),

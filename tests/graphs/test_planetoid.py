@@ -136,6 +136,15 @@ def test_other_containers(folder):
     change(folder, "ally", scipy.sparse.csr_matrix)
     change(folder, "graph", lambda graph: {i: tuple(ids) for i, ids in graph.items() if ids})
     assert_same(load_planetoid(folder, "toy"), expected)
+    change(folder, "graph", lambda graph: {i: np.array(ids, int) for i, ids in graph.items()})
+    assert_same(load_planetoid(folder, "toy"), expected)
+    sets = {i: set(ids.tolist()) for i, ids in enumerate(neighbours(expected))}
+    (folder / "ind.toy.graph").write_bytes(pickle.dumps(sets, protocol=5))
+    assert_same(load_planetoid(folder, "toy"), expected)
+
+
+def neighbours(graph):
+    return np.split(graph.senders, graph.row_starts[1:-1])
 
 
 def with_value(rows, at, value):

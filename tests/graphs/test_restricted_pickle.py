@@ -48,7 +48,8 @@ def test_plain_containers(tmp_path, protocol, value):
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_numpy_arrays_and_scalars(tmp_path, protocol):
-    for value in (MATRIX, np.arange(6, dtype="<i4").reshape(2, 3), np.asfortranarray(MATRIX)):
+    integers = np.arange(6, dtype="<i4").reshape(2, 3)
+    for value in (MATRIX, integers, np.asfortranarray(MATRIX), np.zeros(0, int)):
         got = read(tmp_path, pickle.dumps(value, protocol))
         np.testing.assert_array_equal(got, value)
         assert got.dtype == value.dtype
@@ -94,6 +95,11 @@ def test_names_written_by_hand(tmp_path, name):
     module, function = name.rsplit(".", 1)
     with pytest.raises(ValueError, match=f"asks for {name}; only"):
         read(tmp_path, f"c{module}\n{function}\n(S'x'\ntR.".encode())
+
+
+def test_no_memory_is_asked_for_by_name(tmp_path):
+    with pytest.raises(ValueError, match=r"broken pickle: TypeError"):
+        read(tmp_path, pickle.dumps(Call(bytes, 10**12), 4))
 
 
 def test_dotted_names_do_not_reach_into_admitted_modules(tmp_path):
