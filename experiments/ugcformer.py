@@ -8,19 +8,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jraph
 import rich.console
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
-from configs.ugcformer import SIZES
 from experiments import ugcformer_large, ugcformer_predict, ugcformer_report, ugcformer_search
 from experiments.benchmarks import ugcformer as benchmark
 from experiments.report import write_report
 from experiments.training_run import run_task
+from experiments.ugcformer_dry_run import abstract_batch
 from experiments.ugcformer_models import trained_model
 from experiments.ugcformer_training import (
     check_problem,
+    chosen_models,
     chosen_problems,
     load_problem,
     make_step,
@@ -29,7 +29,6 @@ from experiments.ugcformer_training import (
 from experiments.workdir import prepare_workdir
 from neurips25 import graphs, training
 from neurips25.evidence import ClaimRecord
-from neurips25.graphs import NodeTask
 
 # What may change between starts in one run directory.
 FREE_FIELDS = ("task", "data_dir", "predict", "sensitivity", "search", "large")
@@ -40,58 +39,32 @@ _console = rich.console.Console()
 def abstract_step(config: ConfigDict, mesh: Mesh) -> tuple[Any, Any, Any]:
     """Step, state and task of the first graph's first model as shapes, for ``--dry_run``.
 
-    A graph of the paper needs no file for that: its size is known.
+    A graph of the paper whose file is not there is taken to have the paper's size.
     """
     problem = chosen_problems(config)[0]
-    if problem in SIZES:
-        n, m, f, c = SIZES[problem]
-        task = _abstract_task(n, m, f, mesh)
-    else:
-        graph = load_problem(config, problem)
-        n, c = graph.num_nodes, graph.num_classes
-        task = _abstract_task(n, graph.num_edges, graph.features.shape[1], mesh)
-    parts = trained_model(config, problem, config[problem].models[0], c, n)
+    batch, n, c = abstract_batch(config, problem, mesh)
+    parts = trained_model(config, problem, chosen_models(config, problem)[0], c, n)
+    whole = batch.whole if isinstance(batch, graphs.SampledTask) else batch
 
     def init(key: jax.Array) -> Any:
-        zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), task)
+        zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), whole)
         return graphs.init_node_variables(parts.model, zeros)(key)
 
     state = training.abstract_state(init, parts.tx, mesh=mesh, rules=graphs.GRAPH_RULES)
-    return make_step(config, problem, parts, mesh), state, task
-
-
-def _abstract_task(n: int, m: int, f: int, mesh: Mesh) -> Any:
-    ways = mesh.shape["data"] * mesh.shape["fsdp"]
-    edges, graphs_inside = 2 * m, 1
-    if n % ways or edges % ways:
-        n, edges, graphs_inside = -(-(n + 1) // ways) * ways, -(-edges // ways) * ways, 2
-
-    def rows(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(shape, dtype, sharding=training.batch_sharding(mesh))
-
-    sizes = jax.ShapeDtypeStruct((graphs_inside,), jnp.int32, sharding=training.replicated(mesh))
-    graph = jraph.GraphsTuple(
-        nodes=rows((n, f), jnp.float32), edges=None, globals=None,
-        senders=rows((edges,), jnp.int32), receivers=rows((edges,), jnp.int32),
-        n_node=sizes, n_edge=sizes,
-    )  # fmt: skip
-    labels: Any = rows((n,), jnp.int32)
-    mask: Any = rows((n,), jnp.bool_)
-    step: Any = jax.ShapeDtypeStruct((), jnp.int32, sharding=training.replicated(mesh))
-    return NodeTask(graph, labels, mask, mask, mask, step)
+    return make_step(config, problem, parts, mesh), state, batch
 
 
 def _train_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> list[ClaimRecord]:
     loaded = {problem: load_problem(config, problem) for problem in chosen_problems(config)}
     # What would fail after an hour must fail before it.
     for problem, graph in loaded.items():
-        for name in config[problem].models:
+        for name in chosen_models(config, problem):
             parts = trained_model(config, problem, name, graph.num_classes, graph.num_nodes)
             make_step(config, problem, parts, mesh)
     results = [
         result
         for problem, graph in loaded.items()
-        for name in config[problem].models
+        for name in chosen_models(config, problem)
         for result in train_model(config, problem, name, graph, workdir, mesh)
     ]
     if jax.process_count() > 1:
@@ -99,9 +72,12 @@ def _train_task(config: ConfigDict, workdir: pathlib.Path, mesh: Mesh) -> list[C
             _console.print("trained; the same command in one process writes the report")
         return []
     for problem, graph in loaded.items():
-        ugcformer_predict.predict(
-            config, problem, config[problem].models[0], 0, graph, workdir, mesh
-        )
+        first = chosen_models(config, problem)[0]
+        runs = [r for r in results if (r.problem, r.model) == (problem, first) and not r.diverged]
+        if runs:
+            ugcformer_predict.predict(config, problem, first, runs[0].run, graph, workdir, mesh)
+        else:
+            _console.print(f"{problem}: no predictions, as {first} diverged in every run")
     records = ugcformer_report.write_tables(config, results, loaded, workdir, _console)
     _console.rule("report")
     for path in write_report([workdir], workdir / "report"):

@@ -73,6 +73,35 @@ def model_settings(config: ConfigDict, problem: str, name: str) -> dict[str, Any
     return {"kind": kind, **train, **shared, **special, **change}
 
 
+def used_settings(config: ConfigDict, problem: str, name: str) -> dict[str, Any]:
+    """The settings that a training run of a model really depends on, those of its step included.
+
+    Args:
+      config: the experiment's config.
+      problem: a graph.
+      name: one of ``config.models``.
+
+    Returns:
+      Field -> value.
+
+    Raises:
+      ValueError: as :func:`model_settings`.
+    """
+    settings, train = model_settings(config, problem, name), config[problem].train
+    del settings["kind"]
+    if not settings.get("beta", True):
+        settings = {k: v for k, v in settings.items() if k == "beta" or k not in LOSS_FIELDS}
+    settings["steps"] = train.steps
+    if train.batch_nodes:
+        settings.update({"batch_nodes": train.batch_nodes, "fanouts": tuple(train.fanouts)})
+    return settings
+
+
+def untuned(config: ConfigDict, name: str) -> bool:
+    """Whether a model takes over settings that were chosen for UGCFormer: every baseline does."""
+    return config.models[name].kind != "ugcformer"
+
+
 def trained_model(
     config: ConfigDict, problem: str, name: str, num_classes: int, num_nodes: int
 ) -> Trained:

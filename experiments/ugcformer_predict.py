@@ -9,9 +9,9 @@ from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from experiments.tables import write_csv
-from experiments.training_run import restore
+from experiments.training_run import restore, result_file
 from experiments.ugcformer_models import trained_model
-from experiments.ugcformer_training import run_name
+from experiments.ugcformer_training import keep_graph, run_name, stored_result
 from neurips25 import graphs, training
 from neurips25.evidence import new_figure, save_figure
 from neurips25.graphs import NodeGraph, NodeTask
@@ -42,10 +42,15 @@ def predict(
       The table's path.
 
     Raises:
-      ValueError: no such run here.
-      CheckpointError: its checkpoint does not go with the graph or with the config.
+      ValueError: no such run here, or one that diverged.
+      WorkdirError: the directory holds results of another graph.
+      CheckpointError: its checkpoint does not go with the config.
     """
     label = run_name(problem, name, run)
+    keep_graph(config, problem, graph, workdir)
+    file = result_file(workdir, label)
+    if file.exists() and stored_result(file, dict).diverged:
+        raise ValueError(f"{label} diverged, so that there is nothing to predict with: {file}")
     parts = trained_model(config, problem, name, graph.num_classes, graph.num_nodes)
     task = graphs.node_task(graph, run % graph.num_splits, mesh)
     like = training.abstract_state(

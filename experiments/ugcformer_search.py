@@ -16,11 +16,13 @@ from configs.ugcformer import get_config
 from experiments.claims import add_records, claim_context
 from experiments.tables import print_table, write_csv
 from experiments.training_run import provenance, result_file
-from experiments.ugcformer_claims import paper_score
+from experiments.ugcformer_claims import other_graph, paper_score, paper_source
 from experiments.ugcformer_training import (
+    METRICS,
     Result,
     check_problem,
     chosen_problems,
+    divergence,
     load_problem,
     run_name,
     train_model,
@@ -83,17 +85,21 @@ def sensitivity(
             name = f"{field}_{value:g}".replace(".", "_")
             _add_model(own, name, {field: float(value)})
             results.append(train_model(own, problem, name, graph, workdir, mesh))
-            scores = [100 * r.test for r in results[-1]]
-            attr = [100 * r.channels["attr"] for r in results[-1]]
-            rows.append([
-                problem, field, f"{value:g}", len(scores), f"{np.mean(scores):.2f}",
-                f"{np.mean(attr):.2f}", f"{100 * np.mean([r.val for r in results[-1]]):.2f}",
-            ])  # fmt: skip
+            columns = [
+                [r.test for r in results[-1]], _of_channel(results[-1], "attr"),
+                [r.val for r in results[-1]],
+            ]  # fmt: skip
+            means = [divergence(own) or f"{100 * np.mean(own):.2f}" for own in columns]
+            rows.append([problem, field, f"{value:g}", len(results[-1]), *means])
         _plot(problem, field, s[field], results, workdir / "figures")
     header = ("graph", "field", "value", "runs", "test / %", "attribute channel / %",
               "validation / %")  # fmt: skip
     write_csv(workdir / "tables" / "sensitivity.csv", header, rows)
     print_table(console, "UGCFormer by alpha and by beta, mean over runs", header, rows)
+
+
+def _of_channel(results: list[Result], channel: str) -> list[float]:
+    return [r.channels.get(channel, math.nan) for r in results]
 
 
 def _plot(
@@ -104,10 +110,9 @@ def _plot(
     mixed = np.array([[100 * r.test for r in runs] for runs in results]).T
     plot_band(ax, x, mixed, "mixed")
     for channel, label in (("topo", "topology channel"), ("attr", "attribute channel")):
-        ys = np.array([[100 * r.channels[channel] for r in runs] for runs in results]).T
-        plot_band(ax, x, ys, label)
-    if field == "beta":
-        ax.set_xscale("symlog", linthresh=float(min(v for v in x if v > 0)))
+        plot_band(ax, x, 100 * np.array([_of_channel(runs, channel) for runs in results]).T, label)
+    if field == "beta" and (x > 0).any():
+        ax.set_xscale("symlog", linthresh=float(x[x > 0].min()))
     save_figure(fig, figures / f"{problem}_{field}.png")
 
 
@@ -151,25 +156,31 @@ def search(
         own[problem].runs = runs
         for name in names:
             results = train_model(own, problem, name, graph, workdir, mesh)
-            seen[name] = runs, float(np.nan_to_num(np.mean([r.val for r in results]), nan=-1))
-        return sorted(seen, key=lambda name: seen[name], reverse=True)
+            seen[name] = runs, float(np.mean([r.val for r in results]))
+        return sorted(seen, key=lambda name: (seen[name][0], np.nan_to_num(seen[name][1], nan=-1)),
+                      reverse=True)  # fmt: skip
 
     order = best_first(choices, s.runs)
     order = best_first(order[: s.finalists], s.finalist_runs)
     header = ("trial", "runs", "validation / %", *sorted(s.space))
     rows = [
-        [name, seen[name][0], f"{100 * seen[name][1]:.2f}", *choices[name].values()]
+        [
+            name, seen[name][0],
+            "diverged" if math.isnan(seen[name][1]) else f"{100 * seen[name][1]:.2f}",
+            *choices[name].values(),
+        ]
         for name in order
-    ]
+    ]  # fmt: skip
     write_csv(workdir / "tables" / "search.csv", header, rows)
     print_table(console, f"{problem}: best readings by validation", header[:3],
                 [row[:3] for row in rows[: s.finalists]])  # fmt: skip
     choice = choices[order[0]]
     own[problem].runs = s.final_runs
     results = train_model(own, problem, order[0], graph, workdir, mesh)
-    record = _record(config, problem, graph, choice, results, workdir)
+    record = _record(config, problem, graph, len(choices), choice, results, workdir)
     add_records(workdir / "records.json", [record])
-    console.print(f"{problem}: {record.measured.value:.2f} % of the test nodes; {choice}")
+    found = divergence([r.test for r in results]) or f"{record.measured.value:.2f}"
+    console.print(f"{problem}: {record.measured.unit} {found}; {choice}")
     return [record]
 
 
@@ -177,6 +188,7 @@ def _record(
     config: ConfigDict,
     problem: str,
     graph: NodeGraph,
+    tried: int,
     choice: dict[str, Any],
     results: list[Result],
     workdir: pathlib.Path,
@@ -187,27 +199,28 @@ def _record(
     percent = paper_score(problem, "ugcformer")
     reading = ", ".join(f"{k} {v}" for k, v in sorted(choice.items()))
     made = provenance([result_file(workdir, run_name(problem, r.model, r.run)) for r in results])
+    score = f"test {METRICS[config[problem].metric]}"
+    difference = other_graph(problem, graph)
     return ClaimRecord(
         method="ugcformer",
         claim_id=f"{problem}-best-reading".replace("_", "-"),
         claim_type=ClaimType.FULL_SCALE_NUMBER,
-        statement=f"On {problem} the test score of UGCFormer is "
-        + ("not reported." if percent is None else f"{percent:.2f} %."),
+        statement=f"On {problem} ugcformer has a {score} "
+        + ("that is not reported." if percent is None else f"of {percent:.2f} %."),
         paper_value=percent,
         paper_unit="%",
-        source="Table 1",
+        source=paper_source(problem),
         setting=Setting(
             context.setting_name, Scale.REDUCED, tuple(r.run for r in results),
-            f"{problem}, {graph.num_nodes} nodes; {config.search.trials} readings tried, the best "
-            "by validation",
+            f"{problem}, {graph.num_nodes} nodes; {tried} readings tried, the best by validation",
         ),
         command=context.command + " --config.task=search",
         measured=Measured(
             value=estimate.value, uncertainty=estimate.se,
             kind=UncertaintyKind.STANDARD_ERROR if several else UncertaintyKind.NONE,
-            unit="% of test nodes, mean over runs", n=len(results),
+            unit=f"{score} / %, mean over runs", n=len(results),
         ),
         verdict=Verdict.NOT_TESTED,
-        note=f"Best by validation: {reading}.",
+        note=" ".join([f"Best by validation: {reading}.", *([difference] if difference else [])]),
         **made._asdict(),
     )  # fmt: skip
