@@ -26,7 +26,7 @@ class LINKX(linen.Module):
     Attributes:
       num_classes: C.
       hidden_dim: width of all hidden layers.
-      encoder_layers: linear layers of MLP_A and of MLP_X, 1 as published.
+      encoder_layers: linear layers of MLP_A and of MLP_X, 1 as published; ReLU alone between more.
       final_layers: linear layers of MLP_f; each hidden one is followed by ReLU, batch
         normalisation and dropout, as published.
       dropout: rate in MLP_f.

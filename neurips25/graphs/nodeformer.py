@@ -4,10 +4,13 @@ Wu et al., NeurIPS 2022, arXiv:2306.08385. With positive features φ of queries 
 
     z_i = Σ_j φ(q_i)·φ(k_j) e^{g_j/τ} v_j / Σ_j φ(q_i)·φ(k_j) e^{g_j/τ}  +  σ(b) (Ã V)_i,
 
-g Gumbel noise in training only, averaged over several draws. A regulariser asks the attention to
-be large on the edges of the graph.
+g Gumbel noise in training only, averaged over several draws. A regulariser asks the attention a
+without noise to be large on the edges of the graph, self-loops included, d_i of them at node i:
+
+    −λ · mean over edges (i, j) of log a_ij / d_i
 """
 
+import functools
 import math
 
 import jax
@@ -18,7 +21,7 @@ from jax.typing import DTypeLike
 
 from neurips25.graphs.adjacency import normalized_adjacency
 from neurips25.graphs.dual_cross_attention import LAYER_NORM_EPS
-from neurips25.graphs.edge_operator import spmm
+from neurips25.graphs.edge_operator import EdgeOperator, spmm
 from neurips25.graphs.graph_inputs import node_features, real_nodes
 from neurips25.graphs.mlp import GLOROT, as_logits
 from neurips25.graphs.random_features import (
@@ -31,9 +34,15 @@ from neurips25.graphs.sparse_features import FeatureDense
 
 
 class NodeFormerAttention(linen.Module):
-    """One layer: [n, d] -> [n, d].
+    """One layer of attention over all nodes, its heads joined and mapped: [n, d] -> [n, d].
+
+    Parameters: ``q``, ``k``, ``v`` [d, H d] and ``output`` [H d, d] with bias;
+    ``relational_bias`` [H, 1], the b whose sigmoid weighs Ã V. With ``mutable=["losses"]`` the
+    call also gives ``edge_attention``, the regulariser.
 
     Attributes: as of :class:`NodeFormer`.
+
+    Source: arXiv:2306.08385, sec. 3.2 and 3.3.
     """
 
     hidden_dim: int
@@ -51,6 +60,17 @@ class NodeFormerAttention(linen.Module):
     def __call__(
         self, x: jax.Array, graph: jraph.GraphsTuple, deterministic: bool = True
     ) -> jax.Array:
+        """What every node takes from all others.
+
+        Args:
+          x: [n, d].
+          graph: n nodes, for the relational bias and the regulariser.
+          deterministic: no noise, and the random features of ``projection_seed``; else an rng
+            named ``dropout`` is needed.
+
+        Returns:
+          [n, d].
+        """
         n, mask = x.shape[0], real_nodes(graph)
         compute = jnp.promote_types(self.dtype, jnp.float32)
         heads = (n, self.num_heads, self.hidden_dim)
@@ -103,7 +123,7 @@ class NodeFormerAttention(linen.Module):
         graph: jraph.GraphsTuple,
         mask: jax.Array | None,
     ) -> jax.Array:
-        """−λ · mean over edges and self-loops of log attention(i, j) / d_i."""
+        """−λ · mean over edges and self-loops of log a_ij / d_i, and over heads."""
         senders, receivers = jnp.asarray(graph.senders), jnp.asarray(graph.receivers)
         n = phi_q.shape[0]
         real = jnp.ones(n, bool) if mask is None else mask
@@ -111,14 +131,14 @@ class NodeFormerAttention(linen.Module):
         degree = 1 + jax.ops.segment_sum(ones, receivers, n, indices_are_sorted=True)
         log_total = jnp.log(feature_totals(phi_q, phi_k))
 
-        def terms(rows: jax.Array, columns: jax.Array) -> tuple[jax.Array, jax.Array]:
-            score = jnp.einsum("ehm,ehm->eh", phi_q[rows], phi_k[columns])
-            log_attention = jnp.log(jnp.where(score > 0, score, 1)) - log_total[rows]
+        def total(scores: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+            log_attention = jnp.log(jnp.where(scores > 0, scores, 1)) - log_total[rows]
             per_edge = jnp.mean(log_attention, axis=-1) / degree[rows]
             return jnp.sum(jnp.where(real[rows], per_edge, 0)), jnp.sum(real[rows])
 
-        of_edges, edges = terms(receivers, senders)
-        of_loops, loops = terms(jnp.arange(n), jnp.arange(n))
+        scores = _edge_scores(phi_q, phi_k, senders, receivers, self.edge_chunk)
+        of_edges, edges = total(scores, receivers)
+        of_loops, loops = total(jnp.sum(phi_q * phi_k, axis=-1), jnp.arange(n))
         return -self.edge_loss_weight * (of_edges + of_loops) / (edges + loops)
 
 
@@ -190,3 +210,40 @@ class NodeFormer(linen.Module):
 
 def _dense(width: int, name: str, dtype: DTypeLike) -> linen.Dense:
     return linen.Dense(width, kernel_init=GLOROT, dtype=dtype, name=name)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+def _edge_scores(
+    q: jax.Array, k: jax.Array, senders: jax.Array, receivers: jax.Array, chunk: int | None
+) -> jax.Array:
+    """q_i · k_j of each edge from j to i and each head, [E, H] of [n, H, M].
+
+    They are the gradient of ⟨q, M k⟩ by the weights of a matrix M on the edges, so the chunks of
+    its product do for them too. So do they for the gradients by q and k, which are M k and Mᵀ q.
+    """
+
+    def moved(weights: jax.Array) -> jax.Array:
+        return spmm(EdgeOperator(senders, receivers, weights), k, chunk=chunk)
+
+    return jax.vjp(moved, jnp.zeros((senders.shape[0], k.shape[1]), k.dtype))[1](q)[0]
+
+
+def _edge_scores_fwd(
+    q: jax.Array, k: jax.Array, senders: jax.Array, receivers: jax.Array, chunk: int | None
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    return _edge_scores(q, k, senders, receivers, chunk), (q, k, senders, receivers)
+
+
+def _edge_scores_bwd(
+    chunk: int | None, saved: tuple[jax.Array, ...], grad: jax.Array
+) -> tuple[jax.Array | None, ...]:
+    q, k, senders, receivers = saved
+
+    def moved(k: jax.Array) -> jax.Array:
+        return spmm(EdgeOperator(senders, receivers, grad), k, chunk=chunk)
+
+    grad_q, pull = jax.vjp(moved, k)
+    return grad_q, pull(q)[0], None, None
+
+
+_edge_scores.defvjp(_edge_scores_fwd, _edge_scores_bwd)
