@@ -74,8 +74,10 @@ def test_every_method_of_the_table_has_its_parts(method, paper):
         f"experiments/{method}.py",
         f"notebooks/{method}.ipynb",
         f"tests/experiments/test_{method}.py",
+        f"experiments/measured/{method}.md",
     ):
         assert (ROOT / part).exists(), part
+    assert f"experiments/measured/{method}.md" in (ROOT / "README.md").read_text()
     assert "smoke" in (ROOT / "tests" / "experiments" / f"test_{method}.py").read_text()
     assert list(citing(ROOT / "experiments" / "benchmarks", paper)), f"no benchmark of {paper}"
     modules = [path.relative_to(LIBRARY) for path in citing(LIBRARY, paper)]
